@@ -1,0 +1,72 @@
+// The rows of the table. A new variable is a new row here; docs/environment.md is printed from it.
+#include "trireme/base/env.h"
+
+namespace trireme::env {
+
+namespace {
+
+constexpr Variable kTable[] = {
+    // Progress.
+    {"CCL_WORKER_COUNT", Type::integer, "1", "1..64", "Worker threads of a process."},
+    {"CCL_WORKER_AFFINITY", Type::text, "auto", "",
+     "CPUs the workers are pinned to: a list such as `3,4,7-9`, or `auto`: the last ones that the process may use."},
+    {"CCL_WORKER_OFFLOAD", Type::flag, "1", "", "0: no worker threads, the calling thread does the work."},
+    {"CCL_SPIN_COUNT", Type::integer, "-1", "-1..",
+     "Rounds of polling before a waiting thread sleeps. -1: automatic, few when there are more ranks than cores."},
+
+    // Who is in the job, and where.
+    {"CCL_PROCESS_LAUNCHER", Type::choice, "hydra", "hydra|torchrun|pmix|none",
+     "Who started the processes, and so which variables tell a process its rank."},
+    {"CCL_LOCAL_RANK", Type::integer, "0", "0..", "Rank within the host, with CCL_PROCESS_LAUNCHER=none."},
+    {"CCL_LOCAL_SIZE", Type::integer, "1", "1..", "Ranks on the host, with CCL_PROCESS_LAUNCHER=none."},
+    {"CCL_KVS_IFACE", Type::text, "", "", "Interface on which the main kvs listens. Empty: TRIREME_IFACE."},
+    {"CCL_KVS_IP_PORT", Type::text, "", "", "`address_port` of the main kvs. Empty: chosen by the rank that makes it."},
+    {"CCL_KVS_CONNECTION_TIMEOUT", Type::seconds, "120", "1..86400", "How long a rank tries to reach the kvs."},
+
+    // Transports.
+    {"CCL_ATL_TRANSPORT", Type::choice, "mpi", "mpi|ofi",
+     "Accepted for compatibility and checked; TRIREME_FABRIC alone decides what carries data between hosts."},
+    {"TRIREME_FABRIC", Type::choice, "tcp", "tcp|ofi",
+     "What carries data between hosts: our TCP, or libfabric (verbs, EFA, psm3; see FI_PROVIDER)."},
+    {"TRIREME_IFACE", Type::text, "", "", "Interface or address used between hosts. Empty: the one that reaches rank 0."},
+    {"TRIREME_TCP_STREAMS", Type::integer, "1", "1..16", "TCP connections per pair of ranks."},
+    {"TRIREME_SHARED_MEMORY", Type::flag, "1", "", "0: ranks of one host use the fabric as if they were apart."},
+    {"TRIREME_DIRECT_READ", Type::flag, "1", "",
+     "Read a peer's memory with process_vm_readv where the kernel permits it. 0: copy through shared memory."},
+    {"TRIREME_SEGMENT_BYTES", Type::bytes, "1m", "4096..",
+     "Staging memory per rank in the shared segment, used where direct reads are not permitted."},
+    {"TRIREME_HOST", Type::text, "", "",
+     "A label: ranks with different labels never share memory. Empty: the host decides."},
+
+    // Failure.
+    {"TRIREME_PEER_TIMEOUT_MS", Type::milliseconds, "15000", "1..86400000",
+     "A peer whose host has been silent for this long counts as lost. A process that dies is seen at once."},
+    {"TRIREME_TIMEOUT_MS", Type::milliseconds, "0", "0..1000000000", "How long an operation may take. 0: for ever."},
+
+    // Algorithms.
+    {"CCL_ALLREDUCE", Type::text, "", "",
+     "`algorithm[:range][;...]`, a range being bytes such as `0-4096` or `65536-max`. Empty: chosen by size."},
+    {"CCL_ALLGATHER", Type::text, "", "", "As CCL_ALLREDUCE."},
+    {"CCL_ALLGATHERV", Type::text, "", "", "As CCL_ALLREDUCE."},
+    {"CCL_ALLTOALL", Type::text, "", "", "As CCL_ALLREDUCE."},
+    {"CCL_ALLTOALLV", Type::text, "", "", "As CCL_ALLREDUCE."},
+    {"CCL_BARRIER", Type::text, "", "", "As CCL_ALLREDUCE."},
+    {"CCL_BCAST", Type::text, "", "", "As CCL_ALLREDUCE."},
+    {"CCL_BROADCAST", Type::text, "", "", "As CCL_ALLREDUCE."},
+    {"CCL_REDUCE", Type::text, "", "", "As CCL_ALLREDUCE."},
+    {"CCL_REDUCE_SCATTER", Type::text, "", "", "As CCL_ALLREDUCE."},
+    {"TRIREME_MAX_ISA", Type::choice, "avx512", "scalar|avx2|avx512",
+     "The highest vector instructions to use; the CPU may offer less."},
+
+    // What is told.
+    {"CCL_LOG_LEVEL", Type::choice, "warn", "error|warn|info|debug|trace", "What is written to stderr."},
+    {"TRIREME_DEBUG_SIGNAL", Type::text, "USR1", "",
+     "Signal on which a rank prints what it waits for and from whom. `none`: no handler. A program's own handler is kept."},
+    {"TRIREME_REPORT", Type::flag, "0", "", "1: at the end, one line says how long each rank waited for which."},
+};
+
+}  // namespace
+
+std::span<const Variable> table() { return kTable; }
+
+}  // namespace trireme::env

@@ -1,0 +1,130 @@
+// Allgather, with equal or different counts. In a host everybody copies everybody's block out of its owner's memory. Between hosts a
+// block crosses each wire once: to one rank of every other host, which the others of that host then copy it from.
+#include <cstring>
+
+#include "trireme/ccl/algorithms/choice.h"
+#include "trireme/ccl/algorithms/phases.h"
+
+namespace trireme::ccl {
+namespace {
+
+const std::byte* input(OpContext& run) { return static_cast<const std::byte*>(run.op.send_buffer); }
+const Block& block_of(OpContext& run, int rank) { return run.op.recv_blocks[rank]; }
+
+size_t largest_block(OpContext& run) {
+  size_t largest = 0;
+  for (const Block& block : run.op.recv_blocks) largest = std::max(largest, block.bytes);
+  return largest;
+}
+
+void place_own_block(OpContext& run) {
+  const Block& mine = block_of(run, run.rank());
+  if (mine.bytes != 0 && mine.data != run.op.send_buffer) std::memmove(mine.data, run.op.send_buffer, mine.bytes);
+}
+
+Task allgather_inline(OpContext& run) {
+  co_await run.may_enter();
+  run.announce_inline(run.op.send_buffer, run.bytes());
+  co_await run.all_reached(kEntered);
+  run.check_records();
+  for (int rank = 0; rank < run.size(); ++rank) {
+    const Block& block = block_of(run, rank);
+    if (block.bytes != 0) std::memcpy(block.data, run.node().segment().inline_slot(run.topology().local[rank], run.number), block.bytes);
+  }
+}
+
+// Between hosts: rank r's block goes to the rank numbered local(r) mod n of every other host.
+Task exchange_between_hosts(OpContext& run) {
+  const Topology& topology = run.topology();
+  std::vector<Transfer> transfers;
+  transfers.reserve(static_cast<size_t>(run.size() + topology.host_count()));
+  for (int rank = 0; rank < run.size(); ++rank) {
+    if (topology.hosts[rank] == topology.my_host() || topology.local[rank] % run.local_size() != run.local()) continue;
+    transfers.push_back(run.transfer(rank, 1, block_of(run, rank).data, block_of(run, rank).bytes));
+    run.post_receive(transfers.back());
+  }
+  for (int step = 1; step < topology.host_count(); ++step) {
+    const auto& members = topology.members[(topology.my_host() + step) % topology.host_count()];
+    int to = members[static_cast<size_t>(run.local()) % members.size()];
+    transfers.push_back(run.transfer(to, 1, const_cast<std::byte*>(input(run)), run.bytes()));
+    run.post_send(transfers.back());
+  }
+  for (Transfer& transfer : transfers) co_await run.done(transfer);
+}
+
+Task allgather_hierarchical(OpContext& run) {
+  const Topology& topology = run.topology();
+  co_await run.may_enter();
+  static const std::vector<Block> kNone;
+  run.announce({const_cast<std::byte*>(input(run)), run.bytes()}, {}, topology.one_host() ? kNone : run.op.recv_blocks);
+  co_await run.all_reached(kEntered);
+  run.check_records();
+  bool direct = run.all_reachable();
+  if (direct) {
+    // Own host first: its blocks are there already.
+    for (int step = 1; step < run.local_size(); ++step) {
+      int owner = (run.local() + step) % run.local_size();
+      const Block& block = block_of(run, run.node().global_rank(owner));
+      run.memory().read(owner, run.record(owner).send, 0, block.data, block.bytes);
+    }
+  } else {
+    std::vector<Block> parts;
+    for (int peer = 0; peer < run.local_size(); ++peer) parts.push_back(block_of(run, run.node().global_rank(peer)));
+    co_await share_parts_staged(run, input(run), parts, kFirstChunk);
+  }
+  uint64_t step = kFirstChunk + chunks_of(run, largest_block(run), 1) + 1;
+  if (!topology.one_host()) {
+    co_await exchange_between_hosts(run);
+    run.reach(step);
+    co_await run.all_reached(step);
+    for (int rank = 0; rank < run.size(); ++rank) {
+      if (topology.hosts[rank] == topology.my_host()) continue;
+      int holder = topology.local[rank] % run.local_size();
+      const Block& block = block_of(run, rank);
+      if (!direct) {
+        std::vector<Block> parts(static_cast<size_t>(run.local_size()));
+        parts[holder] = block;
+        co_await share_parts_staged(run, static_cast<std::byte*>(block.data), parts, step + 1);
+        step += chunks_of(run, block.bytes, 1) + 2;
+        run.reach(step);
+        co_await run.all_reached(step);
+      } else if (holder != run.local()) {
+        run.memory().read(holder, run.block_view(holder, rank), 0, block.data, block.bytes);
+      }
+    }
+  }
+  run.reach(step + 1);
+  co_await run.all_reached(step + 1);
+}
+
+// Every rank sends its block to every other, wherever it is.
+Task allgather_flat(OpContext& run) {
+  co_await run.may_enter();
+  run.announce({}, {});
+  std::vector<Transfer> transfers;
+  transfers.reserve(static_cast<size_t>(2 * run.size()));
+  for (int step = 1; step < run.size(); ++step) {
+    int from = (run.rank() + run.size() - step) % run.size(), to = (run.rank() + step) % run.size();
+    transfers.push_back(run.transfer(from, 1, block_of(run, from).data, block_of(run, from).bytes));
+    run.post_receive(transfers.back());
+    transfers.push_back(run.transfer(to, 1, const_cast<std::byte*>(input(run)), run.bytes()));
+    run.post_send(transfers.back());
+  }
+  for (Transfer& transfer : transfers) co_await run.done(transfer);
+}
+
+}  // namespace
+
+Task allgather(OpContext& run) {
+  bool one_host = run.topology().one_host();
+  size_t largest = largest_block(run);
+  Algorithm algorithm = chosen_algorithm(OpKind::allgather, largest);
+  bool flat = algorithm == Algorithm::flat || algorithm == Algorithm::ring;
+  if (!one_host && algorithm == Algorithm::automatic) flat = largest <= kInlineBytes;
+  place_own_block(run);
+  if (run.size() == 1) return nothing_to_do();
+  if (flat) return allgather_flat(run);
+  return one_host && largest <= kInlineBytes ? allgather_inline(run) : allgather_hierarchical(run);
+}
+
+}  // namespace trireme::ccl

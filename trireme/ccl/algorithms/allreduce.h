@@ -1,0 +1,21 @@
+// The algorithms of allreduce. All give the same bits but for ring, whose order of summation differs from shard to shard.
+#pragma once
+
+#include "trireme/ccl/algorithms/op_context.h"
+
+namespace trireme::ccl {
+
+// One host, up to kInlineBytes: the data travel in the records; everybody reduces everything. 1 step.
+Task allreduce_inline(OpContext& run);
+// One host, two ranks, out of place, memory reachable: each reads all of the other's buffer. 1 step, n bytes read.
+Task allreduce_whole(OpContext& run);
+// Two ranks without direct reads: each copies to its slots and reduces out of the other's. n/slot steps, n bytes copied, n read.
+Task allreduce_whole_staged(OpContext& run);
+// Any hosts: reduce-scatter in the host, lanes between hosts, allgather in the host.
+Task allreduce_hierarchical(OpContext& run);
+// Several hosts, small: the first rank of each host reduces, exchanges and hands out.
+Task allreduce_leaders(OpContext& run);
+// All ranks in one ring, wherever they are: 2 (P-1) steps, 2 n (P-1)/P bytes. The textbook's way, to compare with.
+Task allreduce_ring(OpContext& run);
+
+}  // namespace trireme::ccl

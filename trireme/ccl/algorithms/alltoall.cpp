@@ -1,0 +1,185 @@
+// Alltoall, gather and scatter: every block has one sender and one receiver, so a hierarchy gains nothing. In a host the blocks are copied
+// straight between the ranks' buffers; between hosts they are messages.
+#include <cstring>
+
+#include "trireme/ccl/algorithms/choice.h"
+#include "trireme/ccl/algorithms/phases.h"
+
+namespace trireme::ccl {
+namespace {
+
+void copy_block(const Block& from, const Block& to) {
+  if (to.bytes != 0 && from.data != to.data) std::memmove(to.data, from.data, to.bytes);
+}
+
+bool in_place(const Operation& op) {
+  for (size_t rank = 0; rank < op.send_blocks.size(); ++rank) {
+    for (const Block& out : op.recv_blocks) {
+      const Block& in = op.send_blocks[rank];
+      auto a = static_cast<std::byte*>(in.data), b = static_cast<std::byte*>(out.data);
+      if (a < b + out.bytes && b < a + in.bytes) return true;
+    }
+  }
+  return false;
+}
+
+// Where this rank's receives go first: to a copy, when they would overwrite what others still have to read.
+struct Landing {
+  std::vector<std::byte> memory;
+  std::vector<Block> blocks;
+
+  explicit Landing(const Operation& op) : blocks(op.recv_blocks) {
+    if (!in_place(op)) return;
+    size_t total = 0;
+    for (const Block& block : op.recv_blocks) total += block.bytes;
+    memory.resize(total + 1);
+    size_t at = 0;
+    for (Block& block : blocks) {
+      block.data = memory.data() + at;
+      at += block.bytes;
+    }
+  }
+  void deliver(const Operation& op) const {
+    if (memory.empty()) return;
+    for (size_t rank = 0; rank < blocks.size(); ++rank) copy_block(blocks[rank], op.recv_blocks[rank]);
+  }
+};
+
+// Small blocks lie in the sender's inline slot, behind a list of where each ends.
+size_t inline_bytes(const std::vector<Block>& blocks) {
+  size_t total = blocks.size() * sizeof(uint32_t);
+  for (const Block& block : blocks) total += std::min(block.bytes, kInlineBytes);
+  return total;
+}
+
+void announce_blocks(OpContext& run) {
+  const std::vector<Block>& blocks = run.op.send_blocks;
+  if (inline_bytes(blocks) > kInlineBytes) {
+    run.announce({}, {}, blocks);
+    return;
+  }
+  std::byte packed[kInlineBytes];
+  uint32_t at = static_cast<uint32_t>(blocks.size() * sizeof(uint32_t));
+  for (size_t rank = 0; rank < blocks.size(); ++rank) {
+    if (blocks[rank].bytes != 0) std::memcpy(packed + at, blocks[rank].data, blocks[rank].bytes);
+    at += static_cast<uint32_t>(blocks[rank].bytes);
+    std::memcpy(packed + rank * sizeof at, &at, sizeof at);
+  }
+  run.announce_inline(packed, at);
+}
+
+void copy_inlined_block(OpContext& run, int peer, const Block& to) {
+  const std::byte* slot = run.node().segment().inline_slot(peer, run.number);
+  auto end_of = [&](int rank) {
+    uint32_t end = static_cast<uint32_t>(static_cast<size_t>(run.size()) * sizeof(uint32_t));
+    if (rank >= 0) std::memcpy(&end, slot + static_cast<size_t>(rank) * sizeof end, sizeof end);
+    return end;
+  };
+  uint32_t begin = end_of(run.rank() - 1);
+  run.check_bytes(peer, end_of(run.rank()) - begin, to.bytes);
+  if (to.bytes != 0) std::memcpy(to.data, slot + begin, to.bytes);
+}
+
+Task alltoall_in_host(OpContext& run) {
+  Landing landing(run.op);
+  bool all_inlined = true;
+  copy_block(run.op.send_blocks[run.rank()], landing.blocks[run.rank()]);
+  for (int step = 1; step < run.size(); ++step) {
+    int peer = (run.rank() + step) % run.size();
+    const Block& to = landing.blocks[peer];
+    if (run.record(peer).inlined) {
+      copy_inlined_block(run, peer, to);
+      continue;
+    }
+    all_inlined = false;
+    View view = run.block_view(peer, run.rank());
+    run.check_bytes(peer, view.bytes, to.bytes);
+    run.memory().read(peer, view, 0, to.data, to.bytes);
+  }
+  // Who reads nobody's memory and is read by nobody is done; the decision is the same on both sides of every pair.
+  if (!all_inlined || !run.record(run.local()).inlined) {
+    run.reach(kDone);
+    co_await run.all_reached(kDone);
+  }
+  landing.deliver(run.op);
+}
+
+Task alltoall_messages(OpContext& run) {
+  Landing landing(run.op);
+  copy_block(run.op.send_blocks[run.rank()], landing.blocks[run.rank()]);
+  std::vector<Transfer> transfers;
+  transfers.reserve(static_cast<size_t>(2 * run.size()));
+  for (int step = 1; step < run.size(); ++step) {
+    int from = (run.rank() + run.size() - step) % run.size(), to = (run.rank() + step) % run.size();
+    transfers.push_back(run.transfer(from, 1, landing.blocks[from].data, landing.blocks[from].bytes));
+    run.post_receive(transfers.back());
+    transfers.push_back(run.transfer(to, 1, run.op.send_blocks[to].data, run.op.send_blocks[to].bytes));
+    run.post_send(transfers.back());
+  }
+  for (Transfer& transfer : transfers) co_await run.done(transfer);
+  landing.deliver(run.op);
+}
+
+}  // namespace
+
+Task alltoall(OpContext& run) {
+  if (run.size() == 1) {
+    copy_block(run.op.send_blocks[0], run.op.recv_blocks[0]);
+    co_return;
+  }
+  co_await run.may_enter();
+  if (!run.topology().one_host() || chosen_algorithm(OpKind::alltoall, 0) == Algorithm::flat) {
+    run.announce({}, {});
+    co_await alltoall_messages(run);
+    co_return;
+  }
+  announce_blocks(run);
+  co_await run.all_reached(kEntered);
+  run.check_records();
+  if (run.all_reachable()) co_await alltoall_in_host(run);
+  else co_await alltoall_messages(run);
+}
+
+Task gather(OpContext& run) {
+  bool root = run.rank() == run.op.root;
+  co_await run.may_enter();
+  run.announce({}, {});
+  if (!root) {
+    Transfer send = run.transfer(run.op.root, 1, const_cast<void*>(run.op.send_buffer), run.bytes());
+    run.post_send(send);
+    co_await run.done(send);
+    co_return;
+  }
+  copy_block({const_cast<void*>(run.op.send_buffer), run.bytes()}, run.op.recv_blocks[run.rank()]);
+  std::vector<Transfer> transfers;
+  transfers.reserve(static_cast<size_t>(run.size()));
+  for (int rank = 0; rank < run.size(); ++rank) {
+    if (rank == run.rank()) continue;
+    transfers.push_back(run.transfer(rank, 1, run.op.recv_blocks[rank].data, run.op.recv_blocks[rank].bytes));
+    run.post_receive(transfers.back());
+  }
+  for (Transfer& transfer : transfers) co_await run.done(transfer);
+}
+
+Task scatter(OpContext& run) {
+  bool root = run.rank() == run.op.root;
+  co_await run.may_enter();
+  run.announce({}, {});
+  if (!root) {
+    Transfer receive = run.transfer(run.op.root, 1, run.op.recv_buffer, run.bytes());
+    run.post_receive(receive);
+    co_await run.done(receive);
+    co_return;
+  }
+  copy_block(run.op.send_blocks[run.rank()], {run.op.recv_buffer, run.bytes()});
+  std::vector<Transfer> transfers;
+  transfers.reserve(static_cast<size_t>(run.size()));
+  for (int rank = 0; rank < run.size(); ++rank) {
+    if (rank == run.rank()) continue;
+    transfers.push_back(run.transfer(rank, 1, run.op.send_blocks[rank].data, run.op.send_blocks[rank].bytes));
+    run.post_send(transfers.back());
+  }
+  for (Transfer& transfer : transfers) co_await run.done(transfer);
+}
+
+}  // namespace trireme::ccl

@@ -1,0 +1,126 @@
+// One collective as it runs on one rank: the caller's operation, its number, and the means to carry it out.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "trireme/ccl/algorithms/topology.h"
+#include "trireme/ccl/engine/task.h"
+#include "trireme/ccl/fabric/messenger.h"
+#include "trireme/ccl/node/node.h"
+#include "trireme/ccl/operation.h"
+#include "trireme/ccl/reduction/reducer.h"
+
+namespace trireme::ccl {
+
+// Steps that a rank publishes in the course of an operation, after kEntered. Staged transfers count on from kFirstChunk.
+inline constexpr uint64_t kReduced = 2;     // has read what it needs of the others' inputs
+inline constexpr uint64_t kPartReady = 3;   // its part of the result is in place
+inline constexpr uint64_t kDone = 4;        // has read what it needs of the others' results
+inline constexpr uint64_t kFirstChunk = 16;
+
+// Elements [begin, end) of a buffer.
+struct Range {
+  size_t begin = 0, end = 0;
+  size_t count() const { return end - begin; }
+};
+// Cuts `count` elements into `parts` that start on cache lines, as equal as that allows.
+Range part_of(size_t count, size_t element_bytes, int parts, int index);
+
+// Buffers that algorithms borrow; kept from operation to operation.
+class Scratch {
+ public:
+  static constexpr size_t kTileBytes = 128 * 1024;
+  // `count` tiles of `bytes` each, on cache lines. Valid until the next call.
+  std::byte* tiles(size_t count, size_t bytes);
+  // One block, for partial results. Valid until the next call.
+  std::byte* partial(size_t bytes);
+
+ private:
+  struct Buffer {
+    std::unique_ptr<std::byte[]> memory;
+    std::byte* aligned = nullptr;
+    size_t bytes = 0;
+    std::byte* at_least(size_t wanted);
+  };
+  Buffer tiles_, partial_;
+};
+
+// What belongs to the communicator, not to the operation.
+struct CommContext {
+  Engine& engine;
+  Node& node;
+  Messenger& messenger;
+  const Topology& topology;
+  Scratch scratch;
+};
+
+class OpContext {
+ public:
+  OpContext(CommContext& comm, const Operation& operation, uint64_t operation_number);
+
+  CommContext& comm;
+  const Operation& op;
+  const uint64_t number;
+  const Signature signature;
+
+  const Topology& topology() const { return comm.topology; }
+  Node& node() { return comm.node; }
+  PeerMemory& memory() { return comm.node.memory(); }
+  int rank() const { return comm.topology.rank; }
+  int size() const { return comm.topology.size(); }
+  int local() const { return comm.node.rank(); }
+  int local_size() const { return comm.node.size(); }
+  size_t element_bytes() const { return size_of(op.type); }
+  size_t bytes() const { return op.count * element_bytes(); }
+  Reducer reducer() const { return Reducer(op.type, op.reduction, size(), op.custom); }
+
+  // ---- meeting the other ranks of this host
+  uint64_t value(uint64_t step) const { return progress_value(number, step); }
+  void reach(uint64_t step) { node().advance(value(step)); }
+  Node::Reached all_reached(uint64_t step) { return node().reached(value(step)); }
+  Node::Reached reached(int local_peer, uint64_t step) { return node().reached(local_peer, value(step)); }
+
+  // co_await may_enter(); announce...(); co_await all_reached(kEntered); check_records();
+  Node::Reached may_enter() { return node().reached(progress_value(number - 1, kEntered)); }
+  // Writes this rank's record; `payload` goes along inside it (at most kInlineBytes).
+  void announce_inline(const void* payload, size_t payload_bytes);
+  void announce(Block send, Block recv, const std::vector<Block>& blocks = {});
+  // Throws Mismatch or PeerLost (for a rank that left) when the others did not come to the same operation.
+  void check_records();
+  void check_record(int local_peer);
+  const Record& record(int local_peer) { return node().segment().record(local_peer, number); }
+  // Every rank's buffers can be read and written by the others: the same answer on every rank of the host.
+  bool all_reachable();
+  bool any_in_place();
+  // Block `rank` of a peer that announced one block per rank.
+  View block_view(int local_peer, int block);
+  // Throws Mismatch when a peer's count is not what this rank expects of it.
+  void check_bytes(int local_peer, size_t theirs, size_t expected) const;
+
+  // ---- messages to any rank
+  Transfer transfer(int peer, uint32_t step, void* data, size_t bytes) const;
+  void post_send(Transfer& transfer) { comm.messenger.send(transfer); }
+  void post_receive(Transfer& transfer) { comm.messenger.receive(transfer); }
+  Messenger::Done done(Transfer& transfer) { return comm.messenger.done(transfer); }
+
+ private:
+  Record& begin_record();
+  std::vector<View> block_views_;
+};
+
+inline Task nothing_to_do() { co_return; }
+
+// ---- the collectives; each picks its algorithm. See docs/ccl.md for steps and bytes of each.
+Task run_collective(OpContext& run);
+Task barrier(OpContext& run);
+Task allreduce(OpContext& run);
+Task reduce(OpContext& run);
+Task broadcast(OpContext& run);
+Task allgather(OpContext& run);
+Task alltoall(OpContext& run);
+Task reduce_scatter(OpContext& run);
+Task gather(OpContext& run);
+Task scatter(OpContext& run);
+
+}  // namespace trireme::ccl

@@ -1,0 +1,189 @@
+#include "trireme/ccl/algorithms/phases.h"
+
+#include <cstring>
+
+namespace trireme::ccl {
+namespace {
+
+// Writing around the cache pays once a result is far larger than a core's share of it.
+constexpr size_t kStreamingBytes = 16 << 20;
+
+}  // namespace
+
+Task reduce_alone(OpContext& run, size_t count) {
+  const void* mine = run.op.send_buffer;
+  if (count != 0) run.reducer().reduce({&mine, 1}, run.op.recv_buffer, count);
+  co_return;
+}
+
+// ---- directly
+
+void reduce_range_directly(OpContext& run, const Reducer& reducer, Range range, std::byte* dst, Stage stage) {
+  size_t ranks = static_cast<size_t>(run.local_size());
+  size_t element = run.element_bytes();
+  size_t out_element = stage == Stage::whole ? element : reducer.accumulator_bytes();
+  // All sources of one step should lie in the second-level cache together.
+  size_t tile_bytes = std::max<size_t>(16 * 1024, std::min(Scratch::kTileBytes, 4 * Scratch::kTileBytes / ranks));
+  std::byte* tiles = run.comm.scratch.tiles(ranks, tile_bytes);
+  size_t step = tile_bytes / element;
+  bool streaming = range.count() * out_element >= kStreamingBytes;
+  std::vector<const void*> sources(ranks);
+  for (size_t begin = range.begin; begin < range.end; begin += step) {
+    size_t count = std::min(step, range.end - begin);
+    for (int peer = 0; peer < run.local_size(); ++peer) {
+      sources[peer] = peer == run.local()
+                          ? static_cast<const std::byte*>(run.op.send_buffer) + begin * element
+                          : run.memory().fetch(peer, run.record(peer).send, begin * element, count * element, tiles + peer * tile_bytes);
+    }
+    reducer.reduce(sources, dst + (begin - range.begin) * out_element, count, stage, streaming);
+  }
+}
+
+void copy_range_from(OpContext& run, int local_peer, Range range) {
+  size_t element = run.element_bytes();
+  run.memory().read(local_peer, run.record(local_peer).recv, range.begin * element,
+                    static_cast<std::byte*>(run.op.recv_buffer) + range.begin * element, range.count() * element);
+}
+
+// ---- staged
+
+// A slot holds one piece of each part, so that all owners can work on a chunk at once.
+static size_t piece_bytes(OpContext& run, size_t parts) {
+  return run.node().segment().staging_bytes() / 2 / parts / kCacheLine * kCacheLine;
+}
+
+uint64_t chunks_of(OpContext& run, size_t largest_part_bytes, size_t parts) {
+  size_t piece = piece_bytes(run, parts);
+  return (largest_part_bytes + piece - 1) / piece;
+}
+
+// A chunk: everybody copies its piece of every range into its slot; when all have, each owner reduces its own piece. A slot is written
+// again two chunks later, by when everybody has announced the chunk between, and so has read this one.
+Task reduce_ranges_staged(OpContext& run, const Reducer& reducer, const std::vector<Range>& ranges, std::byte* dst, Stage stage,
+                          uint64_t first_chunk) {
+  size_t ranks = ranges.size();
+  size_t element = run.element_bytes();
+  size_t out_element = stage == Stage::whole ? element : reducer.accumulator_bytes();
+  size_t piece = piece_bytes(run, ranks);
+  size_t step = piece / element;
+  size_t largest = 0;
+  for (const Range& range : ranges) largest = std::max(largest, range.count());
+  auto input = static_cast<const std::byte*>(run.op.send_buffer);
+  const Segment& segment = run.node().segment();
+  std::vector<const void*> sources(static_cast<size_t>(run.local_size()));
+  size_t chunk = 0;
+  for (size_t offset = 0; offset < largest; offset += step, ++chunk) {
+    size_t slot = chunk % 2 * (segment.staging_bytes() / 2);
+    auto elements_of = [&](const Range& range) { return offset < range.count() ? std::min(step, range.count() - offset) : 0; };
+    for (size_t owner = 0; owner < ranks; ++owner) {
+      std::memcpy(segment.staging(run.local()) + slot + owner * piece, input + (ranges[owner].begin + offset) * element,
+                  elements_of(ranges[owner]) * element);
+    }
+    run.reach(first_chunk + chunk);
+    co_await run.all_reached(first_chunk + chunk);
+    size_t mine = elements_of(ranges[run.local()]);
+    if (mine == 0) continue;
+    for (int peer = 0; peer < run.local_size(); ++peer) {
+      sources[peer] = segment.staging(peer) + slot + static_cast<size_t>(run.local()) * piece;
+    }
+    reducer.reduce(sources, dst + offset * out_element, mine, stage);
+  }
+}
+
+Task share_parts_staged(OpContext& run, const std::byte* mine, const std::vector<Block>& parts, uint64_t first_chunk) {
+  const Segment& segment = run.node().segment();
+  size_t piece = piece_bytes(run, 1);
+  size_t largest = 0;
+  for (const Block& part : parts) largest = std::max(largest, part.bytes);
+  size_t chunk = 0;
+  for (size_t offset = 0; offset < largest; offset += piece, ++chunk) {
+    size_t slot = chunk % 2 * (segment.staging_bytes() / 2);
+    auto bytes_of = [&](const Block& part) { return offset < part.bytes ? std::min(piece, part.bytes - offset) : 0; };
+    if (size_t bytes = bytes_of(parts[run.local()])) std::memcpy(segment.staging(run.local()) + slot, mine + offset, bytes);
+    run.reach(first_chunk + chunk);
+    co_await run.all_reached(first_chunk + chunk);
+    for (int owner = 0; owner < run.local_size(); ++owner) {
+      size_t bytes = bytes_of(parts[owner]);
+      if (owner == run.local() || bytes == 0) continue;
+      std::memcpy(static_cast<std::byte*>(parts[owner].data) + offset, segment.staging(owner) + slot, bytes);
+    }
+  }
+  if (parts[run.local()].data != mine && parts[run.local()].bytes != 0) {
+    std::memmove(parts[run.local()].data, mine, parts[run.local()].bytes);
+  }
+}
+
+// ---- between hosts
+
+Task reduce_lane(OpContext& run, const Reducer& reducer, int lane, size_t count, const std::byte* partial, bool accumulated,
+                 std::byte* result) {
+  const Topology& topology = run.topology();
+  int hosts = topology.host_count();
+  int me = topology.my_host();
+  size_t element = run.element_bytes();
+  size_t wire = accumulated ? reducer.accumulator_bytes() : element;
+  std::vector<Range> shares;
+  for (int host = 0; host < hosts; ++host) shares.push_back(part_of(count, element, hosts, host));
+  size_t mine = shares[me].count();
+
+  std::vector<std::byte> incoming(mine * wire * static_cast<size_t>(hosts));
+  std::vector<Transfer> transfers;
+  transfers.reserve(static_cast<size_t>(4 * hosts));
+  auto post = [&](Transfer transfer, bool send) {
+    transfers.push_back(transfer);
+    if (send) run.post_send(transfers.back());
+    else run.post_receive(transfers.back());
+  };
+  for (int host = 0; host < hosts; ++host) {
+    if (host != me) post(run.transfer(topology.lane_rank(host, lane), 1, &incoming[0] + static_cast<size_t>(host) * mine * wire, mine * wire), false);
+  }
+  for (int step = 1; step < hosts; ++step) {
+    int host = (me + step) % hosts;
+    auto data = const_cast<std::byte*>(partial) + shares[host].begin * wire;
+    post(run.transfer(topology.lane_rank(host, lane), 1, data, shares[host].count() * wire), true);
+  }
+  // The finished shares may come as soon as others are done.
+  for (int host = 0; host < hosts; ++host) {
+    if (host == me) continue;
+    post(run.transfer(topology.lane_rank(host, lane), 2, result + shares[host].begin * element, shares[host].count() * element), false);
+  }
+  size_t first_finished = static_cast<size_t>(2 * (hosts - 1));
+  for (size_t i = 0; i < first_finished; ++i) co_await run.done(transfers[i]);
+
+  std::vector<const void*> sources(static_cast<size_t>(hosts));
+  for (int host = 0; host < hosts; ++host) {
+    sources[host] = host == me ? partial + shares[me].begin * wire : &incoming[0] + static_cast<size_t>(host) * mine * wire;
+  }
+  std::byte* my_share = result + shares[me].begin * element;
+  if (mine != 0) reducer.reduce(sources, my_share, mine, accumulated ? Stage::last : Stage::whole);
+  for (int step = 1; step < hosts; ++step) {
+    post(run.transfer(topology.lane_rank((me + step) % hosts, lane), 2, my_share, mine * element), true);
+  }
+  for (size_t i = first_finished; i < transfers.size(); ++i) co_await run.done(transfers[i]);
+}
+
+// The host at tree position p (root: 0) receives from p without its highest bit and sends to p + 2^k for every 2^k above it.
+Task broadcast_lane(OpContext& run, int lane, int root_host, std::byte* data, size_t bytes) {
+  const Topology& topology = run.topology();
+  int hosts = topology.host_count();
+  int position = (topology.my_host() - root_host + hosts) % hosts;
+  auto rank_at = [&](int p) { return topology.lane_rank((p + root_host) % hosts, lane); };
+  int first_child_bit = 1;
+  if (position != 0) {
+    int parent_bit = 1;
+    while (parent_bit * 2 <= position) parent_bit *= 2;
+    first_child_bit = parent_bit * 2;
+    Transfer incoming = run.transfer(rank_at(position - parent_bit), 3, data, bytes);
+    run.post_receive(incoming);
+    co_await run.done(incoming);
+  }
+  std::vector<Transfer> outgoing;
+  outgoing.reserve(32);
+  for (int bit = first_child_bit; position + bit < hosts; bit *= 2) {
+    outgoing.push_back(run.transfer(rank_at(position + bit), 3, data, bytes));
+    run.post_send(outgoing.back());
+  }
+  for (Transfer& transfer : outgoing) co_await run.done(transfer);
+}
+
+}  // namespace trireme::ccl

@@ -1,0 +1,40 @@
+// The phases from which the collectives are put together: inside a host directly (reading peers' memory) or staged (through
+// slots in shared memory), and between hosts.
+#pragma once
+
+#include <vector>
+
+#include "trireme/ccl/algorithms/op_context.h"
+
+namespace trireme::ccl {
+
+// A communicator of one rank: its own share is the result.
+Task reduce_alone(OpContext& run, size_t count);
+
+// ---- inside a host, directly. All ranks have announced their buffers and all are reachable.
+
+// dst = the reduction of elements `range` of every local rank's send buffer, in rank order, tile by tile.
+void reduce_range_directly(OpContext& run, const Reducer& reducer, Range range, std::byte* dst, Stage stage);
+// Copies elements `range` out of a peer's receive buffer, to the same place in ours.
+void copy_range_from(OpContext& run, int local_peer, Range range);
+
+// ---- inside a host, staged: two slots per rank in shared memory, used in turn.
+
+// Each owner o gets dst = the reduction of ranges[o]; ranges has one entry per local rank, empty for ranks that own nothing.
+Task reduce_ranges_staged(OpContext& run, const Reducer& reducer, const std::vector<Range>& ranges, std::byte* dst, Stage stage,
+                          uint64_t first_chunk);
+// Every local rank o offers `mine` (on o) to all: it lands in parts[o].data of each. parts[o].bytes must agree on all ranks.
+Task share_parts_staged(OpContext& run, const std::byte* mine, const std::vector<Block>& parts, uint64_t first_chunk);
+// How many steps such a transfer takes: where the next one may start counting.
+uint64_t chunks_of(OpContext& run, size_t largest_part_bytes, size_t parts);
+
+// ---- between hosts, one lane: the ranks lane_rank(h, lane) of every host h.
+
+// Reduces the lane's part over all hosts, in host order, into `result`. `partial` holds this host's sum: in the accumulator type when
+// `accumulated`, else as stored. Every host sends each of the others 1/H of it and then its finished share: 2 (H-1)/H of the bytes in 2 steps.
+Task reduce_lane(OpContext& run, const Reducer& reducer, int lane, size_t count, const std::byte* partial, bool accumulated,
+                 std::byte* result);
+// Sends the lane's part from `root_host` down a binomial tree of hosts.
+Task broadcast_lane(OpContext& run, int lane, int root_host, std::byte* data, size_t bytes);
+
+}  // namespace trireme::ccl

@@ -1,0 +1,65 @@
+#include "trireme/ccl/api/pending_operation.h"
+
+#include <utility>
+
+#include "oneapi/ccl/exception.hpp"
+#include "trireme/base/error.h"
+#include "trireme/base/log.h"
+
+namespace ccl::inline v1::detail {
+
+pending_operation::pending_operation(std::shared_ptr<core::Communicator> communicator, plan plan, bool synchronous,
+                                     std::vector<std::shared_ptr<pending_operation>> dependencies)
+    : communicator_(std::move(communicator)),
+      plan_(std::move(plan)),
+      synchronous_(synchronous),
+      dependencies_(std::move(dependencies)) {
+  // submit() checks as well, but in a group that would be too late for the caller to know which call was wrong.
+  core::validate(plan_.operation, communicator_->rank(), communicator_->size());
+}
+
+void pending_operation::submit() {
+  for (const auto& dependency : std::exchange(dependencies_, {})) dependency->wait();
+  request_ = communicator_->submit(std::move(plan_.operation));
+  submitted_ = true;
+}
+
+bool pending_operation::test() {
+  if (refusal_) std::rethrow_exception(refusal_);
+  if (!submitted_) return false;
+  try {
+    if (!request_.test()) return false;
+  } catch (...) {
+    settled_ = true;
+    throw;
+  }
+  settled_ = true;
+  finish();
+  return true;
+}
+
+void pending_operation::wait() {
+  if (refusal_) std::rethrow_exception(refusal_);
+  if (!submitted_) throw exception("ccl", "event", "its operation is in a group that has not ended: call group_end first");
+  settled_ = true;
+  request_.wait();
+  finish();
+}
+
+void pending_operation::abandon() noexcept {
+  if (!submitted_ || settled_) return;
+  try {
+    wait();
+  } catch (const std::exception& error) {
+    trireme::log(trireme::LogLevel::error, trireme::str("an operation whose event is gone failed: ", error.what()));
+  } catch (...) {
+    trireme::log(trireme::LogLevel::error, "an operation whose event is gone failed");
+  }
+}
+
+void pending_operation::finish() {
+  if (auto finish = std::exchange(plan_.finish, nullptr)) finish();
+  plan_.scratch.reset();
+}
+
+}  // namespace ccl::inline v1::detail

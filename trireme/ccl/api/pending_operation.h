@@ -1,0 +1,63 @@
+// An operation of a program, from the call to the end of its event.
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "trireme/ccl/comm/communicator.h"
+#include "trireme/ccl/operation.h"
+
+namespace ccl::inline v1::detail {
+
+// The library behind the API, whose namespace would otherwise be confused with this one.
+namespace core = ::trireme::ccl;
+
+// How the library carries out an operation.
+struct plan {
+  core::Operation operation;
+  // What is left to do when it is complete; may be empty.
+  std::function<void()> finish;
+  // Memory that it needs until then.
+  std::shared_ptr<std::byte[]> scratch;
+};
+
+// Owned by its event and, until group_end, by the group it was called in. One thread at a time.
+class pending_operation {
+ public:
+  pending_operation(std::shared_ptr<core::Communicator> communicator, plan plan, bool synchronous,
+                    std::vector<std::shared_ptr<pending_operation>> dependencies);
+
+  bool synchronous() const { return synchronous_; }
+
+  // Waits for the dependencies. Throws what they or the submission failed with.
+  void submit();
+  // Will not be submitted, because of `why`.
+  void refuse(std::exception_ptr why) { refusal_ = std::move(why); }
+
+  // Both throw what the operation failed with. Until it is submitted, test() is false and wait() throws.
+  bool test();
+  void wait();
+  // Waits if nobody has, and logs what it failed with.
+  void abandon() noexcept;
+
+ private:
+  void finish();
+
+  std::shared_ptr<core::Communicator> communicator_;
+  plan plan_;
+  bool synchronous_;
+  std::vector<std::shared_ptr<pending_operation>> dependencies_;
+  core::Request request_;
+  bool submitted_ = false;
+  std::exception_ptr refusal_;
+  // Somebody has learnt how it ended.
+  bool settled_ = false;
+};
+
+// Submits now, or at the end of this thread's group.
+void submit_or_collect(const std::shared_ptr<pending_operation>& operation);
+
+}  // namespace ccl::inline v1::detail

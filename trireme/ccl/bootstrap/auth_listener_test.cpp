@@ -1,0 +1,204 @@
+// A listener in a hostile neighbourhood: thousands of strangers must not keep a job from starting.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <thread>
+
+#include "trireme/base/error.h"
+#include "trireme/ccl/bootstrap/control.h"
+#include "trireme/ccl/bootstrap/handshake.h"
+#include "trireme/ccl/bootstrap/invitation.h"
+#include "trireme/ccl/bootstrap/random.h"
+#include "trireme/ccl/bootstrap/socket.h"
+
+namespace trireme::ccl {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+
+Deadline in(int ms) { return Deadline::after(milliseconds(ms)); }
+
+class Listener : public ::testing::Test {
+ protected:
+  UniqueFd connect_stranger() const { return connect_to("127.0.0.1", listener_.port(), in(5000)); }
+  UniqueFd connect_rank(uint32_t rank, int timeout_ms) const {
+    return connect_proved({"127.0.0.1"}, listener_.port(), secret_, Claim{job_, 4, rank, 0}, in(timeout_ms));
+  }
+
+  const JobId job_ = random<JobId>();
+  const Secret secret_ = random<Secret>();
+  AuthListener listener_{job_, secret_, 4};
+};
+
+TEST_F(Listener, LetsInWhoProvesTheSecret) {
+  std::thread rank([&] {
+    UniqueFd fd = connect_rank(2, 5000);
+    send_all(fd.get(), "hello", in(1000));
+    EXPECT_EQ(recv_string(fd.get(), 5, in(1000)), "world");
+  });
+  auto arrival = listener_.accept(in(5000));
+  ASSERT_TRUE(arrival.has_value());
+  EXPECT_EQ(arrival->second.rank, 2u);
+  AuthListener::confirm(arrival->first.get());
+  send_all(arrival->first.get(), "world", in(1000));
+  EXPECT_EQ(recv_string(arrival->first.get(), 5, in(1000)), "hello");
+  rank.join();
+}
+
+TEST_F(Listener, ReturnsNothingWhenNobodyComes) {
+  const auto start = Deadline::Clock::now();
+  EXPECT_FALSE(listener_.accept(in(50)).has_value());
+  EXPECT_LT(Deadline::Clock::now() - start, std::chrono::seconds(2));
+}
+
+TEST_F(Listener, ARefusedClaimantSeesTheReason) {
+  std::thread rank([&] {
+    try {
+      connect_rank(2, 5000);
+      ADD_FAILURE();
+    } catch (const IoError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("rank 2 is taken"));
+    }
+  });
+  auto arrival = listener_.accept(in(5000));
+  ASSERT_TRUE(arrival.has_value());
+  AuthListener::refuse(std::move(arrival->first), "rank 2 is taken");
+  rank.join();
+}
+
+TEST_F(Listener, AClaimOfAnotherSizeIsRefusedWithoutReachingTheCaller) {
+  std::thread rank([&] {
+    EXPECT_THROW(connect_proved({"127.0.0.1"}, listener_.port(), secret_, Claim{job_, 5, 2, 0}, in(5000)), IoError);
+  });
+  EXPECT_FALSE(listener_.accept(in(300)).has_value());
+  rank.join();
+}
+
+TEST_F(Listener, ASlowStrangerIsDroppedAfterItsOwnDeadline) {
+  UniqueFd slow = connect_stranger();
+  send_all(slow.get(), "TR", in(1000));
+  EXPECT_FALSE(listener_.accept(in(2300)).has_value());
+  char byte;
+  EXPECT_THROW(recv_all(slow.get(), &byte, 1, in(1000)), ConnectionLost);
+}
+
+TEST_F(Listener, TheOldestStrangersMakeRoomForAnHonestRank) {
+  std::vector<UniqueFd> strangers;
+  for (int i = 0; i < 300; ++i) strangers.push_back(connect_stranger());
+  std::thread rank([&] { connect_rank(1, 5000); });
+  auto arrival = listener_.accept(in(1500));  // before any stranger's deadline
+  ASSERT_TRUE(arrival.has_value());
+  AuthListener::confirm(arrival->first.get());
+  rank.join();
+  EXPECT_TRUE(is_lost(strangers.front().get()));
+  EXPECT_FALSE(is_lost(strangers.back().get()));
+}
+
+TEST_F(Listener, SurvivesRunningOutOfDescriptors) {
+  std::vector<UniqueFd> strangers;
+  for (int i = 0; i < 40; ++i) strangers.push_back(connect_stranger());
+  UniqueFd honest = connect_stranger();
+  ClientHandshake handshake(secret_, Claim{job_, 4, 1, 0}, random<Nonce>());
+  send_all(honest.get(), handshake.hello(), in(1000));
+
+  // Room for ten more descriptors.
+  rlimit before;
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit tight = before;
+  tight.rlim_cur = static_cast<rlim_t>(honest.get()) + 11;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &tight), 0);
+  std::thread rank(
+      [&] { send_all(honest.get(), handshake.answer(recv_string(honest.get(), kChallengeBytes, in(5000))), in(1000)); });
+  auto arrival = listener_.accept(in(5000));
+  rank.join();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_TRUE(arrival.has_value());
+  EXPECT_EQ(arrival->second.rank, 1u);
+}
+
+// What strangers do, one connection each.
+class Hostile {
+ public:
+  explicit Hostile(const Whereabouts& at) : at_(at) {}
+
+  void connect(int i) {
+    try {
+      UniqueFd fd = connect_to("127.0.0.1", at_.port, in(200));
+      act(fd.get(), i % 6);
+      // Most close at once; every fourth is held half-open, the oldest of them let go after a while.
+      if (i % 4 != 0) return;
+      held_.push_back(std::move(fd));
+      if (held_.size() > 300) held_.erase(held_.begin());
+    } catch (const Error&) {  // turned away: just as well
+    }
+  }
+
+ private:
+  void act(int fd, int how) {
+    const Claim claim{at_.job, at_.size, 1, 0};
+    switch (how) {
+      case 0:  // connects and is silent or closes
+        return;
+      case 1:
+        return send_all(fd, "GET / HTTP/1.1\r\nHost: example.org\r\nAccept: */*\r\nUser-Agent: none\r\n\r\n", in(200));
+      case 2:  // one byte, then nothing
+        return send_all(fd, "T", in(200));
+      case 3:  // huge lengths
+        return send_all(fd, std::string(1000, '\xff'), in(200));
+      case 4:  // our protocol with another secret, up to the proof
+        return send_all(
+            fd, ClientHandshake(random<Secret>(), claim, random<Nonce>()).hello() + std::string(kProofBytes, 'x'), in(200));
+      default:  // a hello that stops in the middle
+        return send_all(fd, ClientHandshake(random<Secret>(), claim, random<Nonce>()).hello().substr(0, 20), in(200));
+    }
+  }
+
+  const Whereabouts at_;
+  std::vector<UniqueFd> held_;
+};
+
+// 10,000 strangers and a second claimant of rank 1 while four ranks join, the last of them when the flood is well under way.
+TEST(HostileNeighbourhood, TheJobStartsAllTheSame) {
+  constexpr int kRanks = 4, kStrangers = 10000;
+  auto invitation = Control::invite(kRanks);
+  const std::string text = Control::text_of(*invitation);
+  const Whereabouts at = invitation->whereabouts;
+  const auto start = Deadline::Clock::now();
+
+  std::atomic<int> came{0}, impostor_refused{0};
+  std::vector<std::thread> threads;
+  threads.emplace_back([&] {
+    Hostile hostile(at);
+    for (; came < kStrangers; ++came) hostile.connect(came);
+  });
+  auto take_part = [](std::unique_ptr<Control> control) {
+    EXPECT_EQ(control->allgather(std::to_string(control->rank()), in(15000)),
+              (std::vector<std::string>{"0", "1", "2", "3"}));
+  };
+  threads.emplace_back([&] { take_part(Control::serve(invitation, in(20000))); });
+  for (int rank = 1; rank < kRanks; ++rank) {
+    threads.emplace_back([&, rank] {
+      while (rank == kRanks - 1 && came < kStrangers - 1000) std::this_thread::sleep_for(milliseconds(5));
+      take_part(Control::join(kRanks, rank, text, in(20000)));
+    });
+  }
+  threads.emplace_back([&] {
+    while (came < kStrangers / 2) std::this_thread::sleep_for(milliseconds(5));
+    try {
+      connect_proved({"127.0.0.1"}, at.port, at.secret, Claim{at.job, kRanks, 1, 0}, in(10000));
+    } catch (const IoError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("rank 1 has joined already"));
+      ++impostor_refused;
+    }
+  });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(came, kStrangers);
+  EXPECT_EQ(impostor_refused, 1);
+  EXPECT_LT(Deadline::Clock::now() - start, std::chrono::seconds(20));
+}
+
+}  // namespace
+}  // namespace trireme::ccl

@@ -1,0 +1,76 @@
+#include "trireme/ccl/bootstrap/forked_child.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+namespace trireme::ccl {
+
+namespace {
+
+struct Registry {
+  Registry() { pthread_atfork(before_fork, in_parent, in_child); }
+
+  // The lock is held across fork(): no thread is in the middle of a change when the child gets its copy.
+  static void before_fork();
+  static void in_parent();
+  static void in_child();
+
+  std::mutex mutex;
+  std::vector<int> fds;
+  std::atomic<unsigned> generation{0};
+};
+
+// Never destroyed: a thread may fork while static objects go.
+Registry& registry() {
+  static Registry* instance = new Registry;
+  return *instance;
+}
+
+void Registry::before_fork() { registry().mutex.lock(); }
+void Registry::in_parent() { registry().mutex.unlock(); }
+
+// Only what is safe between fork() and exec() of a process with threads: close() and plain memory, no allocation.
+void Registry::in_child() {
+  Registry& self = registry();
+  for (int fd : self.fds) ::close(fd);
+  self.fds.clear();
+  self.generation.fetch_add(1, std::memory_order_relaxed);
+  self.mutex.unlock();
+}
+
+void remove(std::vector<int>& fds, int fd) {
+  auto at = std::find(fds.begin(), fds.end(), fd);
+  if (at == fds.end()) return;
+  *at = fds.back();
+  fds.pop_back();
+}
+
+}  // namespace
+
+unsigned fork_generation() { return registry().generation.load(std::memory_order_relaxed); }
+
+void register_fd(int fd) {
+  Registry& self = registry();
+  std::lock_guard lock(self.mutex);
+  self.fds.push_back(fd);
+}
+
+void unregister_fd(int fd) {
+  Registry& self = registry();
+  std::lock_guard lock(self.mutex);
+  remove(self.fds, fd);
+}
+
+void close_registered_fd(int fd) {
+  Registry& self = registry();
+  std::lock_guard lock(self.mutex);
+  remove(self.fds, fd);
+  ::close(fd);
+}
+
+}  // namespace trireme::ccl

@@ -1,0 +1,74 @@
+// The addresses under which this host can be reached.
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+
+#include <cerrno>
+#include <memory>
+#include <set>
+
+#include "trireme/base/env.h"
+#include "trireme/base/error.h"
+#include "trireme/ccl/bootstrap/control.h"
+
+namespace trireme::ccl {
+
+namespace {
+
+using InterfaceList = std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)>;
+
+InterfaceList list_interfaces() {
+  ifaddrs* head = nullptr;
+  if (::getifaddrs(&head) != 0) throw IoError(errno_message("getifaddrs", errno));
+  return InterfaceList(head, &::freeifaddrs);
+}
+
+// Numeric, or "" for what another host cannot use: link-local IPv6 has a meaning on one link only.
+std::string address_of(const ifaddrs& interface) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (interface.ifa_addr->sa_family == AF_INET) {
+    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(interface.ifa_addr)->sin_addr, text, sizeof text);
+  } else if (interface.ifa_addr->sa_family == AF_INET6) {
+    const in6_addr& v6 = reinterpret_cast<const sockaddr_in6*>(interface.ifa_addr)->sin6_addr;
+    if (!IN6_IS_ADDR_LINKLOCAL(&v6)) ::inet_ntop(AF_INET6, &v6, text, sizeof text);
+  }
+  return text;
+}
+
+std::string wanted_interface() {
+  std::string name = env::text("TRIREME_IFACE");
+  return name.empty() ? env::text("CCL_KVS_IFACE") : name;
+}
+
+[[noreturn]] void throw_no_such_interface(const std::string& wanted, const std::set<std::string>& seen) {
+  std::string names;
+  for (const std::string& name : seen) names += (names.empty() ? "" : ", ") + name;
+  throw InvalidArgument(str("TRIREME_IFACE or CCL_KVS_IFACE names '", wanted,
+                            "', which is neither an interface that is up nor an address of one; this host has ", names));
+}
+
+}  // namespace
+
+std::vector<std::string> local_addresses() {
+  const std::string wanted = wanted_interface();
+  // Most networks of clusters are IPv4, and IPv6 addresses are often configured but not routed: hence this order.
+  std::vector<std::string> v4, v6, loopback;
+  std::set<std::string> seen;
+  const InterfaceList interfaces = list_interfaces();
+  for (const ifaddrs* i = interfaces.get(); i != nullptr; i = i->ifa_next) {
+    if (i->ifa_addr == nullptr || (i->ifa_flags & IFF_UP) == 0 || (i->ifa_flags & IFF_RUNNING) == 0) continue;
+    const std::string address = address_of(*i);
+    if (address.empty()) continue;
+    seen.insert(i->ifa_name);
+    if (!wanted.empty() && wanted != i->ifa_name && wanted != address) continue;
+    auto& list = (i->ifa_flags & IFF_LOOPBACK) != 0 ? loopback : i->ifa_addr->sa_family == AF_INET ? v4 : v6;
+    list.push_back(address);
+  }
+  v4.insert(v4.end(), v6.begin(), v6.end());
+  v4.insert(v4.end(), loopback.begin(), loopback.end());
+  if (v4.empty() && !wanted.empty()) throw_no_such_interface(wanted, seen);
+  return v4;
+}
+
+}  // namespace trireme::ccl

@@ -1,0 +1,70 @@
+// Rank and size from the variables of whoever started the process.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+
+#include "trireme/base/error.h"
+#include "trireme/ccl/bootstrap/pmi.h"
+
+namespace trireme::ccl {
+
+namespace {
+
+struct Launcher {
+  const char* name;
+  const char* rank;
+  const char* size;
+  const char* local_rank;
+  const char* local_size;
+};
+
+// The innermost comes first: torchrun under mpirun or srun leaves the outer one's variables in place, and they are the same
+// for all its workers. It is known by LOCAL_RANK: scripts for other launchers set RANK and WORLD_SIZE by hand, and a
+// PyTorchJob numbers its pods with them.
+constexpr std::array kLaunchers = {
+    Launcher{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+    Launcher{"hydra", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    Launcher{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+             "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    Launcher{"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
+};
+
+int number(const char* name, int absent) {
+  const char* text = std::getenv(name);
+  if (text == nullptr) return absent;
+  const std::string_view view = text;
+  int value = -1;
+  auto [stop, error] = std::from_chars(view.data(), view.data() + view.size(), value);
+  if (error != std::errc() || stop != view.data() + view.size() || value < 0) {
+    throw InvalidArgument(str(name, " is '", text, "'; it must be a whole number"));
+  }
+  return value;
+}
+
+bool started_by(const Launcher& launcher) {
+  const bool local_too = std::string_view(launcher.name) == "torchrun";
+  return std::getenv(launcher.rank) != nullptr && std::getenv(launcher.size) != nullptr &&
+         (!local_too || std::getenv(launcher.local_rank) != nullptr);
+}
+
+}  // namespace
+
+std::optional<LauncherRank> launcher_rank() {
+  for (const Launcher& launcher : kLaunchers) {
+    if (!started_by(launcher)) continue;
+    LauncherRank found{number(launcher.rank, 0), number(launcher.size, 1), number(launcher.local_rank, 0),
+                       number(launcher.local_size, 1), launcher.name};
+    if (found.rank >= found.size) {
+      throw InvalidArgument(str(launcher.rank, "=", found.rank, " and ", launcher.size, "=", found.size, " of ",
+                                launcher.name, " do not fit together: ranks go from 0 to size - 1"));
+    }
+    // Not every launcher says how many ranks share the host.
+    found.local_size = std::max(found.local_size, found.local_rank + 1);
+    return found;
+  }
+  return std::nullopt;
+}
+
+}  // namespace trireme::ccl

@@ -1,0 +1,171 @@
+#include "trireme/ccl/bootstrap/tcp_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "trireme/base/error.h"
+#include "trireme/ccl/bootstrap/random.h"
+#include "trireme/ccl/bootstrap/socket.h"
+#include "trireme/ccl/bootstrap/store_protocol.h"
+#include "trireme/ccl/bootstrap/wire.h"
+
+namespace trireme::ccl {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+
+Deadline in(int ms) { return Deadline::after(milliseconds(ms)); }
+
+TEST(MemoryStore, ReturnsWhatWasSet) {
+  auto store = make_memory_store();
+  EXPECT_EQ(store->try_get("key", in(0)), "");
+  store->set("key", "value");
+  EXPECT_EQ(store->try_get("key", in(0)), "value");
+}
+
+TEST(CallbackStore, AsksTheFunctions) {
+  std::string last;
+  auto store = make_callback_store([](const std::string& key) { return "value of " + key; },
+                                   [&](const std::string& key, const std::string& value) { last = key + "=" + value; });
+  EXPECT_EQ(store->try_get("a", in(0)), "value of a");
+  store->set("b", "c");
+  EXPECT_EQ(last, "b=c");
+}
+
+TEST(WaitForKey, WaitsAndNamesTheKeyThatDidNotCome) {
+  auto store = make_memory_store();
+  std::thread setter([&] {
+    std::this_thread::sleep_for(milliseconds(50));
+    store->set("key", "value");
+  });
+  EXPECT_EQ(wait_for_key(*store, "key", in(5000)), "value");
+  setter.join();
+  try {
+    wait_for_key(*store, "other", in(30));
+    FAIL();
+  } catch (const Timeout& timeout) {
+    EXPECT_THAT(timeout.what(), HasSubstr("'other'"));
+  }
+}
+
+TEST(TcpStore, ClientsAndServerShareValues) {
+  StoreAddress address;
+  auto server = make_tcp_store_server("", address);
+  auto a = make_tcp_store_client(address), b = make_tcp_store_client(address);
+  EXPECT_EQ(a->try_get("key", in(5000)), "");
+  a->set("key", std::string("\0binary\xff", 8));
+  EXPECT_EQ(b->try_get("key", in(5000)), std::string("\0binary\xff", 8));
+  EXPECT_EQ(server->try_get("key", in(5000)), std::string("\0binary\xff", 8));
+  server->set("big", std::string(65536, 'x'));
+  EXPECT_EQ(a->try_get("big", in(5000)), std::string(65536, 'x'));
+}
+
+TEST(TcpStore, ManyThreadsOfOneClientAndManyClients) {
+  StoreAddress address;
+  auto server = make_tcp_store_server("", address);
+  auto shared = make_tcp_store_client(address);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      auto own = make_tcp_store_client(address);
+      for (int i = 0; i < 50; ++i) {
+        const std::string key = str(t, ":", i);
+        (i % 2 == 0 ? shared : own)->set(key, key);
+        EXPECT_EQ((i % 2 == 0 ? own : shared)->try_get(key, in(5000)), key);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(server->try_get("7:49", in(0)), "7:49");
+}
+
+TEST(TcpStore, TooLongIsTheCallersError) {
+  StoreAddress address;
+  auto server = make_tcp_store_server("", address);
+  auto client = make_tcp_store_client(address);
+  for (Store* store : {server.get(), client.get()}) {
+    EXPECT_THROW(store->set(std::string(257, 'k'), "v"), InvalidArgument);
+    EXPECT_THROW(store->set("k", std::string(65537, 'v')), InvalidArgument);
+  }
+}
+
+TEST(TcpStore, NothingOfAStrangerIsStored) {
+  StoreAddress address;
+  auto server = make_tcp_store_server("", address);
+  const StoreLocation at = decode_store_address(address);
+  UniqueFd stranger = connect_to("127.0.0.1", at.port, in(5000));
+  send_all(stranger.get(), encode_store_request(kStoreSet, {"key", std::string(100, 'x')}), in(5000));
+  char byte;
+  EXPECT_THROW(recv_all(stranger.get(), &byte, 1, in(5000)), ConnectionLost);
+  EXPECT_THROW(connect_proved({"127.0.0.1"}, at.port, random<Secret>(), Claim{at.job, 1, 0, 0}, in(100)), Timeout);
+  EXPECT_EQ(server->try_get("key", in(0)), "");
+}
+
+TEST(TcpStore, AClientThatBreaksTheProtocolLosesItsConnectionAndNothingIsStored) {
+  StoreAddress address;
+  auto server = make_tcp_store_server("", address);
+  const StoreLocation at = decode_store_address(address);
+  UniqueFd broken = connect_proved({"127.0.0.1"}, at.port, at.secret, Claim{at.job, 1, 0, 0}, in(5000));
+  send_all(broken.get(), std::string_view("\x01\xff\xff\xff\x7f", 5), in(5000));
+  char byte;
+  EXPECT_THROW(recv_all(broken.get(), &byte, 1, in(5000)), ConnectionLost);
+  auto client = make_tcp_store_client(address);
+  client->set("key", "value");
+  EXPECT_EQ(client->try_get("key", in(5000)), "value");
+}
+
+TEST(TcpStore, AServerThatHasGoneIsAnErrorThatSaysSo) {
+  StoreAddress address;
+  auto server = make_tcp_store_server("", address);
+  auto client = make_tcp_store_client(address);
+  client->set("key", "value");
+  server.reset();
+  try {
+    client->try_get("key", in(200));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("is the process that made the kvs still running?"));
+  }
+}
+
+TEST(TcpStore, ListensWhereIpPortSays) {
+  UniqueFd probe = listen_on("127.0.0.1", 0);
+  const uint16_t port = local_port(probe.get());
+  probe.reset();
+  StoreAddress address;
+  auto server = make_tcp_store_server(str("127.0.0.1_", port), address);
+  EXPECT_EQ(decode_store_address(address).port, port);
+  make_tcp_store_client(address)->set("key", "value");
+  EXPECT_EQ(server->try_get("key", in(0)), "value");
+}
+
+TEST(TcpStore, WrongIpPortsAreRefused) {
+  StoreAddress address;
+  for (const char* wrong :
+       {"127.0.0.1", "127.0.0.1_", "_5000", "127.0.0.1_99999", "127.0.0.1_0", "127.0.0.1_5x", "host_5000"}) {
+    EXPECT_THROW(make_tcp_store_server(wrong, address), InvalidArgument) << wrong;
+  }
+}
+
+TEST(StoreAddress, BytesOfSomebodyElseAreRefused) {
+  StoreAddress address{};
+  EXPECT_THROW(make_tcp_store_client(address), InvalidArgument);
+  address.fill('\xff');
+  EXPECT_THROW(make_tcp_store_client(address), InvalidArgument);
+}
+
+TEST(StoreAddress, CarriesAsManyAddressesAsFit) {
+  StoreLocation location{random<JobId>(), random<Secret>(), 1234, {}};
+  for (int i = 0; i < 20; ++i) location.addresses.push_back(str("2001:db8:1111:2222:3333:4444:5555:", 1000 + i));
+  const StoreLocation back = decode_store_address(encode_store_address(location));
+  EXPECT_EQ(back.secret, location.secret);
+  EXPECT_EQ(back.port, 1234);
+  ASSERT_GE(back.addresses.size(), 4u);
+  for (size_t i = 0; i < back.addresses.size(); ++i) EXPECT_EQ(back.addresses[i], location.addresses[i]);
+}
+
+}  // namespace
+}  // namespace trireme::ccl

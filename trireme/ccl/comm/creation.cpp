@@ -1,0 +1,90 @@
+#include "trireme/ccl/comm/creation.h"
+
+#include <sys/resource.h>
+
+#include "trireme/base/env.h"
+#include "trireme/base/error.h"
+#include "trireme/base/log.h"
+#include "trireme/ccl/algorithms/choice.h"
+#include "trireme/ccl/fabric/ofi/ofi_lane.h"
+#include "trireme/ccl/fabric/tcp/tcp_mesh.h"
+
+namespace trireme::ccl {
+namespace {
+
+// A communicator needs a few descriptors per rank; a soft limit of 1024 is soon reached by programs that make many. As Go's and
+// Java's run times do, raise it to what the administrator allows.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+bool pids_are_known(const LocalGroup& local) {
+  for (const LocalPeer& peer : local.members) {
+    if (peer.pid == 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Deadline connect_deadline(const CommunicatorOptions& options) {
+  return Deadline::after(options.connect_timeout.count() > 0 ? options.connect_timeout : env::duration("CCL_KVS_CONNECTION_TIMEOUT"));
+}
+
+std::shared_ptr<CommunicatorState> build_communicator(std::unique_ptr<Control> control, const CommunicatorOptions& options,
+                                                      Deadline deadline) {
+  static const bool once = (raise_descriptor_limit(), true);
+  static_cast<void>(once);
+  reload_algorithm_choices();
+  std::string label = options.host_label.empty() ? env::text("TRIREME_HOST") : options.host_label;
+  Meeting meeting = meet_locally(*control, label, deadline);
+  CommunicatorParts parts;
+  parts.rank = control->rank();
+  parts.options = options;
+  bool several_hosts = *std::max_element(meeting.hosts.begin(), meeting.hosts.end()) > 0;
+  if (several_hosts) {
+    parts.streams = connect_tcp_mesh(*control, meeting.hosts, deadline);
+    if (env::text("TRIREME_FABRIC") == "ofi") parts.bulk = connect_ofi_lane(*control, meeting.hosts, deadline);
+  }
+  // Nobody goes on, or closes anything, before everybody is here.
+  bool keep_control = several_hosts;
+  for (const std::string& theirs : control->allgather(pids_are_known(meeting.local) ? "known" : "unknown", deadline)) {
+    keep_control = keep_control || theirs == "unknown";
+  }
+  parts.hosts = std::move(meeting.hosts);
+  parts.host_names = std::move(meeting.host_names);
+  parts.local = std::move(meeting.local);
+  if (keep_control) parts.control = std::move(control);
+  auto state = std::make_shared<CommunicatorState>(std::move(parts));
+  state->open();
+  if (log_enabled(LogLevel::info) && state->topology().rank == 0) log(LogLevel::info, "communicator: " + state->describe());
+  return state;
+}
+
+std::vector<std::shared_ptr<CommunicatorState>> build_thread_communicators(int size, const CommunicatorOptions& options) {
+  if (size < 1 || size > kMaxLocalRanks) throw InvalidArgument(str("size = ", size, ": threads as ranks may be 1 to ", kMaxLocalRanks));
+  reload_algorithm_choices();
+  Segment segment = Segment::create(size, env::bytes("TRIREME_SEGMENT_BYTES"), true);
+  std::vector<LocalPeer> members;
+  for (int rank = 0; rank < size; ++rank) members.push_back({rank, getpid(), ""});
+  std::vector<std::shared_ptr<CommunicatorState>> states;
+  for (int rank = 0; rank < size; ++rank) {
+    CommunicatorParts parts;
+    parts.rank = rank;
+    parts.hosts.assign(static_cast<size_t>(size), 0);
+    parts.host_names.assign(static_cast<size_t>(size), "this process");
+    parts.local.segment = segment.share();
+    parts.local.members = members;
+    parts.local.me = rank;
+    parts.local.access = env::flag("TRIREME_DIRECT_READ") ? PeerMemory::Access::same_process : PeerMemory::Access::regions_only;
+    parts.options = options;
+    states.push_back(std::make_shared<CommunicatorState>(std::move(parts)));
+    states.back()->open();
+  }
+  return states;
+}
+
+}  // namespace trireme::ccl

@@ -1,0 +1,154 @@
+// How a communicator learns that a peer is gone, and tells the others: pidfds within the host, the control connections between hosts.
+#include <sys/socket.h>
+
+#include "trireme/base/error.h"
+#include "trireme/base/log.h"
+#include "trireme/ccl/bootstrap/frame.h"
+#include "trireme/ccl/bootstrap/socket.h"
+#include "trireme/ccl/bootstrap/wire.h"
+#include "trireme/ccl/comm/state.h"
+#include "trireme/ccl/comm/watcher.h"
+
+namespace trireme::ccl {
+namespace {
+
+// What travels on the control connections once the communicator is up.
+enum NoticeKind : uint8_t { kPoisonNotice = 'P', kLeaveNotice = 'L' };
+constexpr size_t kMaxNoticeBytes = 4096;
+
+std::string encode_poison(const PoisonNote& note) {
+  wire::Writer writer;
+  writer.integer(static_cast<uint32_t>(note.kind));
+  writer.integer(static_cast<uint32_t>(note.rank));
+  writer.string(note.text.substr(0, 2048));
+  return encode_frame(kPoisonNotice, writer.bytes());
+}
+
+PoisonNote decode_poison(const std::string& payload) {
+  wire::Reader reader(payload);
+  PoisonNote note;
+  note.kind = static_cast<PoisonNote::Kind>(std::min<uint32_t>(reader.integer<uint32_t>(), PoisonNote::aborted));
+  note.rank = static_cast<int>(reader.integer<uint32_t>());
+  note.text = wire::printable(reader.string(2048), 2048);
+  return note;
+}
+
+}  // namespace
+
+void CommunicatorState::open() { watch_peers(); }
+
+void CommunicatorState::watch_peers() {
+  std::weak_ptr<CommunicatorState> weak = weak_from_this();
+  for (const LocalPeer& peer : local_peers_) {
+    if (access_ == PeerMemory::Access::same_process || peer.pid == getpid() || peer.pid == 0) continue;
+    auto pidfd = open_pidfd(peer.pid);
+    if (!pidfd) {
+      peer_died(peer.global_rank, "its process is gone");
+      continue;
+    }
+    pidfds_.push_back(pidfd);
+    watches_.push_back(Watcher::instance().watch(pidfd->get(), [weak, rank = peer.global_rank, pid = peer.pid] {
+      if (auto self = weak.lock()) self->peer_died(rank, str("its process ", pid, " ended"));
+      return false;
+    }));
+  }
+  if (!control_) return;
+  notices_.resize(static_cast<size_t>(topology_.size()));
+  for (int rank = 0; rank < topology_.size(); ++rank) {
+    int fd = control_->connection_to(rank);
+    if (fd < 0) continue;
+    notices_[rank] = std::make_unique<FrameAssembler>(kMaxNoticeBytes);
+    watches_.push_back(Watcher::instance().watch(fd, [weak, rank] {
+      auto self = weak.lock();
+      return self && self->take_notice(rank);
+    }));
+  }
+}
+
+void CommunicatorState::peer_died(int rank, const std::string& how) {
+  if (closing_.load()) return;
+  bool left_in_order = topology_.hosts[rank] == topology_.my_host() && node_->progress_of(topology_.local[rank]) == kLeft;
+  PoisonNote note{PoisonNote::peer_lost, rank, str("lost rank ", rank, " on host ", host_names_[rank], ": ", how, ". The communicator is dead; make a new one.")};
+  {
+    std::lock_guard lock(poison_mutex_);
+    if (left_in_order || departed_[rank] || poison_) return;
+    poison_ = note.to_exception();
+  }
+  poisoned_.store(true, std::memory_order_release);
+  node_->poison(note);
+  tell_others(note, rank);
+  interrupt();
+}
+
+// On the watcher's thread. False: nothing more will come from there.
+bool CommunicatorState::take_notice(int from) {
+  int fd = control_->connection_to(from);
+  try {
+    while (auto frame = receive_some(fd, *notices_[from])) {
+      if (frame->kind == kLeaveNotice) {
+        std::lock_guard lock(poison_mutex_);
+        departed_[from] = true;
+      } else if (frame->kind == kPoisonNotice) {
+        PoisonNote note = decode_poison(frame->payload);
+        {
+          std::lock_guard lock(poison_mutex_);
+          if (poison_) continue;
+          poison_ = note.to_exception();
+        }
+        poisoned_.store(true, std::memory_order_release);
+        node_->poison(note);
+        tell_others(note, from);
+        interrupt();
+      }
+    }
+    return true;
+  } catch (const Error& error) {
+    peer_died(from, error.what());
+    return false;
+  }
+}
+
+// Rank 0 tells everybody, the others tell rank 0.
+void CommunicatorState::tell_others(const PoisonNote& note, int except) {
+  if (!control_) return;
+  for (int rank = 0; rank < topology_.size(); ++rank) {
+    int fd = control_->connection_to(rank);
+    if (fd >= 0 && rank != except) tell(fd, encode_poison(note));
+  }
+}
+
+void CommunicatorState::tell(int fd, const std::string& frame) {
+  try {
+    send_all(fd, frame, Deadline::after(std::chrono::milliseconds(500)));
+  } catch (const Error&) {
+    // Gone already, or too slow to be told: it will see the connection end.
+  }
+}
+
+void CommunicatorState::close() {
+  closing_.store(true);
+  for (uint64_t watch : watches_) Watcher::instance().unwatch(watch);
+  watches_.clear();
+  // What is queued must still get out; then the streams end.
+  while (driving_.exchange(true)) std::this_thread::yield();
+  if (!poisoned_.load()) {
+    messenger_->send_leave();
+    Deadline patience = Deadline::after(std::chrono::seconds(5));
+    try {
+      while (!messenger_->flush() && !patience.passed()) std::this_thread::yield();
+    } catch (const Error& error) {
+      log(LogLevel::debug, str("rank ", topology_.rank, ": while leaving: ", error.what()));
+    }
+    node_->advance(kLeft);
+    for (int peer = 0; peer < node_->size(); ++peer) {
+      if (peer != node_->rank()) node_->notify(peer);
+    }
+  }
+  if (!control_) return;
+  for (int rank = 0; rank < topology_.size(); ++rank) {
+    int fd = control_->connection_to(rank);
+    if (fd >= 0) tell(fd, encode_frame(kLeaveNotice, ""));
+  }
+}
+
+}  // namespace trireme::ccl

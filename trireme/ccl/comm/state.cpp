@@ -1,0 +1,448 @@
+#include "trireme/ccl/comm/state.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+
+#include "trireme/base/env.h"
+#include "trireme/base/error.h"
+#include "trireme/base/log.h"
+#include "trireme/ccl/comm/workers.h"
+#include "trireme/ccl/node/ring_stream.h"
+#include "trireme/cpu/affinity.h"
+
+namespace trireme::ccl {
+namespace {
+
+// Below these a message is sent at once instead of being offered first.
+constexpr size_t kRingEagerBytes = 16 * 1024;
+constexpr size_t kTcpEagerBytes = 64 * 1024;
+// Operations up to this size are worth finishing in submit() itself, if the peers are there already.
+constexpr size_t kInlineSubmitBytes = 256 * 1024;
+
+// Large messages within a host are read out of the sender's memory.
+class LocalReader final : public DirectReader {
+ public:
+  LocalReader(Node& node, const Topology& topology) : node_(node), topology_(topology) {}
+
+  void announce(const void* data, size_t bytes, LinkFrame& offer) override {
+    View view = node_.memory().view_of(data, bytes);
+    offer.address = view.address;
+    offer.region = view.region;
+    offer.readable = node_.memory().reachable(view);
+  }
+  void read(int peer, const LinkFrame& offer, void* data) override {
+    node_.memory().read(topology_.local[peer], {offer.address, offer.bytes, offer.region, 0}, 0, data, offer.bytes);
+  }
+
+ private:
+  Node& node_;
+  const Topology& topology_;
+};
+
+size_t bytes_of(const Operation& op) {
+  size_t bytes = op.count * size_of(op.type);
+  for (const Block& block : op.recv_blocks) bytes += block.bytes;
+  for (size_t count : op.recv_counts) bytes += count * size_of(op.type);
+  return bytes;
+}
+
+bool is_message(const Operation& op) { return op.kind == OpKind::send || op.kind == OpKind::recv; }
+
+inline void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+CommunicatorState::CommunicatorState(CommunicatorParts parts)
+    : options_(std::move(parts.options)),
+      topology_(parts.rank, std::move(parts.hosts)),
+      host_names_(std::move(parts.host_names)),
+      bulk_(std::move(parts.bulk)),
+      control_(std::move(parts.control)),
+      local_peers_(parts.local.members),
+      access_(parts.local.access),
+      departed_(static_cast<size_t>(topology_.size())) {
+  std::vector<int> global_ranks;
+  for (const LocalPeer& peer : local_peers_) global_ranks.push_back(peer.global_rank);
+  node_ = std::make_unique<Node>(engine_, std::move(parts.local.segment), parts.local.me, std::move(global_ranks),
+                                 PeerMemory(access_, parts.local.me, local_peers_, std::move(parts.local.socket)));
+  if (!topology_.one_host()) node_->set_event_fds(std::move(parts.local.event_fds));
+  reader_ = std::make_unique<LocalReader>(*node_, topology_);
+  messenger_ = std::make_unique<Messenger>(engine_, topology_.rank, topology_.size());
+  for (int peer = 0; peer < topology_.size(); ++peer) {
+    if (peer == topology_.rank) continue;
+    if (topology_.hosts[peer] != topology_.my_host()) {
+      messenger_->add_link(peer, std::move(parts.streams[peer]), kTcpEagerBytes, nullptr, bulk_.get());
+      continue;
+    }
+    int local = topology_.local[peer];
+    std::vector<std::unique_ptr<Stream>> streams;
+    streams.push_back(std::make_unique<RingStream>(node_->segment(), node_->rank(), local, [this, local] { node_->notify(local); }));
+    messenger_->add_link(peer, std::move(streams), kRingEagerBytes, reader_.get(), nullptr);
+  }
+  context_.emplace(CommContext{engine_, *node_, *messenger_, topology_, {}});
+
+  // Polling pays only while every rank of the host has a core to itself.
+  more_ranks_than_cores_ = node_->size() > cpu::granted_cores();
+  long long spins = env::integer("CCL_SPIN_COUNT");
+  spin_rounds_ = spins >= 0 ? static_cast<int>(spins) : more_ranks_than_cores_ ? 20 : 2000;
+  offload_ = env::flag("CCL_WORKER_OFFLOAD");
+}
+
+CommunicatorState::~CommunicatorState() = default;
+
+// ---- submitting and waiting
+
+RequestPtr CommunicatorState::submit(Operation op) {
+  validate(op, topology_.rank, topology_.size());
+  if (op.kind == OpKind::allreduce || op.kind == OpKind::reduce || op.kind == OpKind::reduce_scatter) {
+    Reducer(op.type, op.reduction, topology_.size(), op.custom);  // throws where the pair has no meaning
+  }
+  if (poisoned_.load(std::memory_order_acquire)) std::rethrow_exception(error());
+  auto timeout = op.timeout.count() > 0 ? op.timeout : options_.timeout;
+  bool small = bytes_of(op) <= kInlineSubmitBytes;
+  bool caller_waits = op.caller_waits;
+  auto request = std::make_shared<RequestState>(shared_from_this(), std::move(op), Deadline::after(timeout));
+  pending_.fetch_add(1, std::memory_order_acq_rel);
+  {
+    std::lock_guard lock(inbox_mutex_);
+    inbox_.push_back(request);
+    inbox_size_.store(inbox_.size(), std::memory_order_seq_cst);
+  }
+  if (caller_waits) return request;
+  if (small && try_drive()) {
+    // The peers are often here already: look for as long as calling a worker would take.
+    for (int round = 0; round < std::min(spin_rounds_, 200) && !request->finished; ++round) {
+      if (!poll()) pause();
+    }
+    stop_driving();
+  }
+  if (!request->finished.load(std::memory_order_acquire)) {
+    if (asleep_.load(std::memory_order_seq_cst)) interrupt();
+    // A caller that always waits at once does the work itself; a worker that looks in now and then covers the exception.
+    bool caller_usually_waits = blocking_streak_.load(std::memory_order_relaxed) >= 4;
+    if (offload_ && !(caller_usually_waits && lingering.load(std::memory_order_acquire))) Workers::instance().call(shared_from_this());
+  }
+  return request;
+}
+
+bool CommunicatorState::wait(RequestState& request, Deadline deadline) {
+  bool drove_first = false;
+  while (!request.finished.load(std::memory_order_acquire)) {
+    if (deadline.passed()) return false;
+    if (try_drive()) {
+      if (!drove_first) blocking_streak_.store(std::min(8, blocking_streak_.load(std::memory_order_relaxed) + 1), std::memory_order_relaxed);
+      drove_first = true;
+      drive([&] { return request.finished.load(std::memory_order_relaxed) || (!deadline.is_never() && deadline.passed()); });
+      stop_driving();
+      continue;
+    }
+    std::unique_lock lock(wait_mutex_);
+    blocked_.fetch_add(1, std::memory_order_seq_cst);
+    wait_changed_.wait_for(lock, std::chrono::milliseconds(deadline.left_ms(50)),
+                           [&] { return request.finished.load() || !driving_.load(); });
+    blocked_.fetch_sub(1, std::memory_order_seq_cst);
+  }
+  return true;
+}
+
+void CommunicatorState::nudge() {
+  if (!try_drive()) return;
+  poll();
+  stop_driving();
+}
+
+void CommunicatorState::drive(const std::function<bool()>& stop) {
+  int rounds = 0;
+  while (!stop()) {
+    if (poll()) rounds = 0;
+    else if (!stop()) idle(rounds);
+  }
+}
+
+bool CommunicatorState::drive_briefly() {
+  bool moved = poll();
+  for (int round = 0; round < 64 && poll(); ++round) {
+  }
+  check_deadlines();
+  return moved;
+}
+
+void CommunicatorState::stop_driving() {
+  driving_.store(false, std::memory_order_seq_cst);
+  if (blocked_.load(std::memory_order_seq_cst) != 0) {
+    std::lock_guard lock(wait_mutex_);
+    wait_changed_.notify_all();
+  } else if (has_work() && offload_ && inbox_size_.load() == 0 && !lingering.load()) {
+    Workers::instance().call(shared_from_this());
+  }
+}
+
+void CommunicatorState::interrupt() { node_->wake_self(); }
+
+// ---- driving
+
+bool CommunicatorState::poll() {
+  bool moved = inbox_size_.load(std::memory_order_acquire) != 0 && take_inbox();
+  if (!engine_.failure()) {
+    if (poisoned_.load(std::memory_order_acquire)) fail(error());
+    else if (node_->poisoned()) fail(node_->poison_note().to_exception());
+  }
+  try {
+    moved |= engine_.poll();
+  } catch (const Error&) {
+    fail(std::current_exception());
+    moved = true;
+  }
+  return reap() || moved;
+}
+
+bool CommunicatorState::take_inbox() {
+  std::vector<RequestPtr> arrived;
+  {
+    std::lock_guard lock(inbox_mutex_);
+    arrived.swap(inbox_);
+    inbox_size_.store(0, std::memory_order_seq_cst);
+  }
+  for (RequestPtr& request : arrived) {
+    if (engine_.failure()) {
+      finish(request, engine_.failure());
+    } else if (is_message(request->op)) {
+      messages_.push_back(request);
+      start(request);
+    } else {
+      collectives_.push_back(std::move(request));
+    }
+  }
+  start_next_collective();
+  return !arrived.empty();
+}
+
+bool CommunicatorState::start_next_collective() {
+  if (collective_started_ || collectives_.empty()) return false;
+  collective_started_ = true;
+  start(collectives_.front());
+  return true;
+}
+
+void CommunicatorState::start(const RequestPtr& request) {
+  if (is_message(request->op)) {
+    request->task = point_to_point(*request);
+  } else {
+    request->number = ++last_number_;
+    request->run = std::make_unique<OpContext>(*context_, request->op, request->number);
+    request->task = run_collective(*request->run);
+  }
+  request->task.start();
+}
+
+Task CommunicatorState::point_to_point(RequestState& request) {
+  const Operation& op = request.op;
+  Transfer& transfer = request.transfer;
+  transfer.peer = op.peer;
+  transfer.any_tag = op.tag == kAnyTag;
+  transfer.tag = static_cast<uint64_t>(static_cast<uint32_t>(op.tag));
+  transfer.bytes = op.count * size_of(op.type);
+  transfer.exact = false;
+  if (op.kind == OpKind::send) {
+    transfer.data = static_cast<std::byte*>(const_cast<void*>(op.send_buffer));
+    messenger_->send(transfer);
+  } else {
+    transfer.data = static_cast<std::byte*>(op.recv_buffer);
+    messenger_->receive(transfer);
+  }
+  co_await messenger_->done(transfer);
+}
+
+// Takes out what is complete. An operation that ended in an exception ends the communicator.
+bool CommunicatorState::reap() {
+  bool any = false;
+  for (auto message = messages_.begin(); message != messages_.end();) {
+    if (!(*message)->task.done()) {
+      ++message;
+      continue;
+    }
+    RequestPtr request = *message;
+    message = messages_.erase(message);
+    if (request->task.error()) fail(request->task.error());
+    finish(request, request->task.error());
+    any = true;
+  }
+  while (collective_started_ && collectives_.front()->task.done()) {
+    RequestPtr request = collectives_.front();
+    collectives_.pop_front();
+    collective_started_ = false;
+    if (request->task.error()) fail(request->task.error());
+    finish(request, request->task.error());
+    any = true;
+    if (!engine_.failure()) start_next_collective();
+  }
+  if (engine_.failure() && !collective_started_) {
+    while (!collectives_.empty()) {
+      finish(collectives_.front(), engine_.failure());
+      collectives_.pop_front();
+    }
+  }
+  return any;
+}
+
+void CommunicatorState::finish(const RequestPtr& request, std::exception_ptr error) {
+  if (error) {
+    PoisonNote note = PoisonNote::from(error);
+    std::string prefix = str("rank ", topology_.rank, ": ", ccl::describe(request->op), request->number ? str(" #", request->number) : "", ": ");
+    if (note.text.find("operation #") == std::string::npos) note.text = prefix + note.text;
+    request->error = note.to_exception();
+  }
+  request->run.reset();
+  request->task = Task();
+  pending_.fetch_sub(1, std::memory_order_acq_rel);
+  request->finished.store(true, std::memory_order_seq_cst);
+  if (blocked_.load(std::memory_order_seq_cst) != 0) {
+    std::lock_guard lock(wait_mutex_);
+    wait_changed_.notify_all();
+  }
+}
+
+// ---- waiting for peers
+
+void CommunicatorState::idle(int& rounds) {
+  if (++rounds < spin_rounds_) {
+    if (rounds % 256 == 0) check_deadlines();
+    pause();
+    return;
+  }
+  check_deadlines();
+  sleep();
+}
+
+void CommunicatorState::sleep() {
+  using std::chrono::microseconds;
+  std::vector<pollfd> fds;
+  if (!topology_.one_host()) engine_.add_poll_fds(fds);
+  const ProgressWait* only = engine_.only_progress_wait();
+  Deadline wake = Deadline::after(std::chrono::milliseconds(100));
+  if (collective_started_) wake = Deadline::earlier(wake, collectives_.front()->deadline);
+  for (const RequestPtr& message : messages_) wake = Deadline::earlier(wake, message->deadline);
+  int timeout_ms = wake.left_ms(100);
+  asleep_.store(true, std::memory_order_seq_cst);
+  if (fds.empty()) {
+    node_->sleep(only, [this] { return poll(); }, microseconds(1000 * timeout_ms + 50));
+  } else {
+    int event_fd = node_->begin_poll_sleep();
+    fds.push_back({event_fd, POLLIN, 0});
+    if (!poll()) {
+      ::poll(fds.data(), fds.size(), timeout_ms + 1);
+      uint64_t drained;
+      [[maybe_unused]] ssize_t got = ::read(event_fd, &drained, sizeof drained);
+    }
+    node_->end_sleep();
+  }
+  asleep_.store(false, std::memory_order_seq_cst);
+}
+
+void CommunicatorState::check_deadlines() {
+  auto check = [&](const RequestPtr& request) {
+    if (engine_.failure() || !request->deadline.passed()) return;
+    auto timeout = request->op.timeout.count() > 0 ? request->op.timeout : options_.timeout;
+    fail(std::make_exception_ptr(Timeout(str("rank ", topology_.rank, ": ", ccl::describe(request->op),
+                                             request->number ? str(": operation #", request->number) : "", ": not complete after ",
+                                             static_cast<double>(timeout.count()) / 1000, " s", missing_ranks(*request)))));
+  };
+  if (collective_started_) check(collectives_.front());
+  for (const RequestPtr& message : messages_) check(message);
+}
+
+std::string CommunicatorState::missing_ranks(const RequestState& request) {
+  std::string missing;
+  for (int peer = 0; peer < node_->size() && !is_message(request.op); ++peer) {
+    if (node_->progress_of(peer) < progress_value(request.number, kEntered)) {
+      missing += (missing.empty() ? "" : ", ") + std::to_string(node_->global_rank(peer));
+    }
+  }
+  std::string waits = engine_.describe_waits();
+  return str(missing.empty() ? "" : "; these ranks of this host have not called it: " + missing, waits.empty() ? "" : "; waiting for ", waits,
+             ". Is one of them slow, stopped or elsewhere in the program? The time allowed is the communicator's timeout.");
+}
+
+// ---- the end
+
+void CommunicatorState::fail(const std::exception_ptr& error) {
+  PoisonNote note = PoisonNote::from(error);
+  bool first = false;
+  {
+    std::lock_guard lock(poison_mutex_);
+    if (!poison_) {
+      poison_ = error;
+      first = true;
+    }
+  }
+  poisoned_.store(true, std::memory_order_release);
+  bool told_by_node = node_->poisoned();
+  node_->poison(note);
+  if (first && !told_by_node) tell_others(note, -1);
+  engine_.fail(error);
+  messenger_->forget_all();
+}
+
+void CommunicatorState::abort(const std::string& reason) {
+  PoisonNote note{PoisonNote::aborted, topology_.rank, str("aborted by rank ", topology_.rank, reason.empty() ? "" : ": ", reason)};
+  {
+    std::lock_guard lock(poison_mutex_);
+    if (poison_) return;
+    poison_ = note.to_exception();
+  }
+  poisoned_.store(true, std::memory_order_release);
+  node_->poison(note);
+  tell_others(note, -1);
+  // If nobody drives, nobody would notice.
+  interrupt();
+  nudge();
+}
+
+std::exception_ptr CommunicatorState::error() {
+  std::lock_guard lock(poison_mutex_);
+  if (!poison_ && node_->poisoned()) {
+    poison_ = node_->poison_note().to_exception();
+    poisoned_.store(true, std::memory_order_release);
+  }
+  return poison_;
+}
+
+// ---- telling
+
+std::string CommunicatorState::describe() const {
+  std::string text = str(topology_.size(), " ranks on ", topology_.host_count(), topology_.one_host() ? " host" : " hosts");
+  if (node_->size() > 1) {
+    text += access_ == PeerMemory::Access::same_process ? ", threads of one process"
+            : access_ == PeerMemory::Access::direct     ? ", shared memory with direct reads"
+                                                        : ", shared memory without direct reads";
+  }
+  if (!topology_.one_host()) text += bulk_ ? ", ofi" : ", tcp";
+  return text;
+}
+
+std::string CommunicatorState::report() {
+  std::string text = str("rank ", topology_.rank, ": ");
+  if (!has_work()) {
+    text += "nothing under way";
+  } else if (try_drive()) {
+    text += collective_started_ ? str(ccl::describe(collectives_.front()->op), " #", collectives_.front()->number) : "a message";
+    text += str(", waiting for ", engine_.describe_waits());
+    stop_driving();
+  } else {
+    text += "an operation is being carried out";
+  }
+  for (int peer = 0; peer < node_->size(); ++peer) {
+    if (peer == node_->rank()) continue;
+    text += str("; waited ", std::chrono::duration<double>(node_->waited()[peer]).count(), " s for rank ", node_->global_rank(peer));
+  }
+  return text;
+}
+
+}  // namespace trireme::ccl

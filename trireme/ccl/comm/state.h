@@ -1,0 +1,163 @@
+// A communicator's inside: its queue of operations, and the turn-taking of the threads that carry them out.
+//
+// One thread at a time drives: it polls the engine, which resumes the operations' coroutines. It is a waiting caller, or a worker when
+// nobody waits. Collectives run one after another in the order of submission; point-to-point operations run beside them.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/base/deadline.h"
+#include "trireme/ccl/algorithms/op_context.h"
+#include "trireme/ccl/bootstrap/control.h"
+#include "trireme/ccl/bootstrap/frame.h"
+#include "trireme/ccl/comm/communicator.h"
+#include "trireme/ccl/engine/engine.h"
+#include "trireme/ccl/fabric/messenger.h"
+#include "trireme/ccl/node/local_meeting.h"
+#include "trireme/ccl/node/node.h"
+
+namespace trireme::ccl {
+
+class CommunicatorState;
+
+// Filled by the driver; read by others once `finished`.
+struct RequestState {
+  RequestState(std::shared_ptr<CommunicatorState> communicator, Operation operation, Deadline until)
+      : comm(std::move(communicator)), op(std::move(operation)), deadline(until) {}
+
+  std::shared_ptr<CommunicatorState> comm;
+  Operation op;
+  Deadline deadline;
+  uint64_t number = 0;
+  std::unique_ptr<OpContext> run;
+  Task task;
+  Transfer transfer;  // of point-to-point operations
+  std::exception_ptr error;
+  std::atomic<bool> finished{false};
+};
+using RequestPtr = std::shared_ptr<RequestState>;
+
+// What creation hands over.
+struct CommunicatorParts {
+  int rank = 0;
+  std::vector<int> hosts;
+  std::vector<std::string> host_names;
+  LocalGroup local;
+  std::vector<std::vector<std::unique_ptr<Stream>>> streams;  // by rank; empty for ranks of this host
+  std::unique_ptr<BulkLane> bulk;
+  std::unique_ptr<Control> control;  // kept where it is needed to see who is alive
+  CommunicatorOptions options;
+};
+
+// Threads may share it.
+class CommunicatorState : public std::enable_shared_from_this<CommunicatorState> {
+ public:
+  explicit CommunicatorState(CommunicatorParts parts);
+  ~CommunicatorState();
+  // After construction, when shared_from_this works: begins to watch the peers.
+  void open();
+  // Orderly end: tells the others, stops watching.
+  void close();
+
+  const Topology& topology() const { return topology_; }
+  const CommunicatorOptions& options() const { return options_; }
+  std::string describe() const;
+  std::string report();
+
+  RequestPtr submit(Operation op);
+  // False when the deadline passed first. Does not throw what the operation failed with.
+  bool wait(RequestState& request, Deadline deadline);
+  // One round of progress if nobody else is at it.
+  void nudge();
+
+  void abort(const std::string& reason);
+  std::exception_ptr error();
+
+  // ---- for the workers
+  bool has_work() const { return pending_.load(std::memory_order_acquire) != 0; }
+  bool try_drive() { return !driving_.exchange(true, std::memory_order_acquire); }
+  // Drives until there is no more work, or `stop`. The caller has the turn.
+  void drive(const std::function<bool()>& stop);
+  // A few rounds, without sleeping: for a thread that has several communicators to look after.
+  bool drive_briefly();
+  void stop_driving();
+  // Makes a sleeping driver look up.
+  void interrupt();
+  std::atomic<bool> lingering{false};  // a worker looks in now and then without being called
+  void worker_took_over() { blocking_streak_.store(0, std::memory_order_relaxed); }
+
+ private:
+  bool poll();
+  bool take_inbox();
+  void start(const RequestPtr& request);
+  bool start_next_collective();
+  bool reap();
+  void finish(const RequestPtr& request, std::exception_ptr error);
+  void fail(const std::exception_ptr& error);
+  void check_deadlines();
+  std::string missing_ranks(const RequestState& request);
+  void idle(int& rounds);
+  void sleep();
+  Task point_to_point(RequestState& request);
+  void watch_peers();
+  void peer_died(int rank, const std::string& how);
+  bool take_notice(int from);
+  void tell_others(const PoisonNote& note, int except);
+  void tell(int fd, const std::string& frame);
+
+  CommunicatorOptions options_;
+  Topology topology_;
+  std::vector<std::string> host_names_;
+  Engine engine_;
+  std::unique_ptr<BulkLane> bulk_;
+  std::unique_ptr<Control> control_;
+  std::vector<LocalPeer> local_peers_;
+  PeerMemory::Access access_;
+  std::unique_ptr<Node> node_;
+  std::unique_ptr<DirectReader> reader_;
+  std::unique_ptr<Messenger> messenger_;
+  std::optional<CommContext> context_;
+
+  // Submitted, not yet seen by the driver.
+  std::mutex inbox_mutex_;
+  std::vector<RequestPtr> inbox_;
+  std::atomic<size_t> inbox_size_{0};
+
+  // The driver's.
+  std::deque<RequestPtr> collectives_;  // the first one runs
+  bool collective_started_ = false;
+  std::list<RequestPtr> messages_;
+  uint64_t last_number_ = 0;
+  int spin_rounds_ = 0;
+  bool more_ranks_than_cores_ = false;
+
+  // Taking turns.
+  std::atomic<bool> driving_{false};
+  std::atomic<bool> asleep_{false};
+  std::atomic<size_t> pending_{0};
+  std::atomic<int> blocked_{0};
+  std::mutex wait_mutex_;
+  std::condition_variable wait_changed_;
+  std::atomic<int> blocking_streak_{0};
+  bool offload_ = true;
+
+  // The end.
+  std::mutex poison_mutex_;
+  std::exception_ptr poison_;
+  std::atomic<bool> poisoned_{false};
+  std::atomic<bool> closing_{false};
+  std::vector<bool> departed_;  // ranks that said they were leaving; under poison_mutex_
+  std::vector<uint64_t> watches_;
+  std::vector<std::shared_ptr<ProcessFd>> pidfds_;
+  std::vector<std::unique_ptr<FrameAssembler>> notices_;  // by rank, where there is a control connection
+};
+
+}  // namespace trireme::ccl

@@ -1,0 +1,53 @@
+// Watches descriptors for the whole process on one thread: pidfds of the ranks on this host, control connections to the others. What it
+// sees ends waits at once.
+#pragma once
+
+#include <sys/types.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "trireme/ccl/bootstrap/forked_child.h"
+
+namespace trireme::ccl {
+
+// Threads may share it. Callbacks run on its thread and must not block.
+class Watcher {
+ public:
+  // Returns whether to go on watching.
+  using Callback = std::function<bool()>;
+
+  static Watcher& instance();
+  // Calls back when `fd` is readable or has hung up. Several may watch one descriptor; it must stay open until all have left.
+  uint64_t watch(int fd, Callback callback);
+  // Returns when the callback is not running and never will again; from within a callback, at once.
+  void unwatch(uint64_t id);
+
+ private:
+  Watcher() = default;
+  ~Watcher();
+  void start();
+  void run();
+  void dispatch(int fd);
+  void arm(int fd, int operation);
+
+  std::mutex mutex_;
+  std::condition_variable idle_;
+  std::map<int, std::map<uint64_t, Callback>> watches_;  // by descriptor
+  uint64_t next_id_ = 1;
+  uint64_t running_ = 0;  // the watch whose callback runs now
+  ProcessFd epoll_;
+  ProcessFd stop_;
+  std::thread thread_;
+  unsigned generation_ = 0;
+};
+
+// A pidfd for a process of this host, shared by all communicators; null when the process is gone or the kernel has none to give.
+std::shared_ptr<ProcessFd> open_pidfd(pid_t pid);
+
+}  // namespace trireme::ccl

@@ -1,0 +1,224 @@
+#include "trireme/ccl/fabric/messenger.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "trireme/base/error.h"
+
+namespace trireme::ccl {
+namespace {
+
+// Small messages that nobody has asked for yet are kept up to this; then their links stop reading.
+constexpr size_t kMaxKeptBytes = 64 << 20;
+
+}  // namespace
+
+Messenger::Messenger(Engine& engine, int rank, int size) : engine_(engine), rank_(rank), links_(static_cast<size_t>(size)) {
+  engine_.add_source(this);
+}
+
+void Messenger::add_link(int peer, std::vector<std::unique_ptr<Stream>> streams, size_t eager_bytes, DirectReader* reader,
+                         BulkLane* bulk) {
+  LinkEvents& events = *this;
+  links_[peer] = std::make_unique<Link>(peer, std::move(streams), eager_bytes, events);
+  links_[peer]->set_direct_reader(reader);
+  links_[peer]->set_bulk_lane(bulk);
+  if (bulk && std::find(bulk_lanes_.begin(), bulk_lanes_.end(), bulk) == bulk_lanes_.end()) bulk_lanes_.push_back(bulk);
+}
+
+void Messenger::set_current(uint64_t number, const Signature& signature) {
+  current_number_ = number;
+  current_signature_ = signature;
+}
+
+// ---- posting
+
+void Messenger::check_left(const Transfer& transfer) const {
+  if (transfer.peer < 0 || !links_[transfer.peer] || !links_[transfer.peer]->has_left()) return;
+  throw PeerLost(transfer.peer, str("rank ", rank_, ": rank ", transfer.peer, " has left the communicator and takes part in nothing more"));
+}
+
+void Messenger::send(Transfer& transfer) {
+  transfer.done = false;
+  if (transfer.peer != rank_) {
+    check_left(transfer);
+    links_[transfer.peer]->send(transfer);
+    return;
+  }
+  LinkFrame frame;
+  frame.tag = transfer.tag;
+  frame.bytes = transfer.bytes;
+  frame.signature = transfer.signature;
+  Arrival arrival{rank_, frame, {}, true, nullptr, &transfer};
+  if (Transfer* receive = match(rank_, frame)) take(arrival, *receive);
+  else arrivals_.push_back(std::move(arrival));
+}
+
+void Messenger::receive(Transfer& transfer) {
+  transfer.done = false;
+  for (auto arrival = arrivals_.begin(); arrival != arrivals_.end(); ++arrival) {
+    if (arrival->taker || !fits(transfer, arrival->peer, arrival->frame.tag)) continue;
+    check(arrival->peer, arrival->frame, transfer);
+    if (!arrival->complete) {
+      arrival->taker = &transfer;
+      return;
+    }
+    Arrival taken = std::move(*arrival);
+    arrivals_.erase(arrival);
+    take(taken, transfer);
+    return;
+  }
+  check_left(transfer);
+  receives_.push_back(&transfer);
+}
+
+void Messenger::forget_all() {
+  ended_ = true;
+  for (BulkLane* bulk : bulk_lanes_) bulk->stop();
+  receives_.clear();
+  arrivals_.clear();
+  kept_bytes_ = 0;
+}
+
+// ---- matching
+
+bool Messenger::fits(const Transfer& receive, int peer, uint64_t tag) {
+  if (receive.peer != kAnySource && receive.peer != peer) return false;
+  if (receive.any_tag) return (tag & kCollectiveTag) == 0;
+  return receive.tag == tag;
+}
+
+void Messenger::check(int peer, const LinkFrame& frame, Transfer& receive) const {
+  bool collective = (frame.tag & kCollectiveTag) != 0;
+  if (collective && frame.signature != receive.signature) {
+    throw_mismatch(receive.number, rank_, receive.signature, peer, frame.signature);
+  }
+  bool fits = receive.exact ? frame.bytes == receive.bytes : frame.bytes <= receive.bytes;
+  if (fits) return;
+  throw Mismatch(str("rank ", rank_, ": ", collective ? str("operation #", receive.number) : str("recv (tag ", receive.tag, ")"), ": rank ", peer,
+                     " sends ", frame.bytes, " bytes where this rank expects ", receive.exact ? "" : "at most ", receive.bytes,
+                     ". The counts that the two ranks passed do not agree."));
+}
+
+Transfer* Messenger::match(int peer, const LinkFrame& frame) {
+  for (auto receive = receives_.begin(); receive != receives_.end(); ++receive) {
+    if (!fits(**receive, peer, frame.tag)) continue;
+    Transfer* transfer = *receive;
+    check(peer, frame, *transfer);
+    receives_.erase(receive);
+    transfer->peer = peer;
+    transfer->tag = frame.tag;
+    return transfer;
+  }
+  bool of_current = (frame.tag & kCollectiveTag) != 0 && operation_of_tag(frame.tag) == current_number_;
+  if (of_current && frame.signature != current_signature_) {
+    throw_mismatch(current_number_, rank_, current_signature_, peer, frame.signature);
+  }
+  return nullptr;
+}
+
+Arrival& Messenger::keep(int peer, const LinkFrame& frame) {
+  if (frame.kind == LinkFrame::eager) kept_bytes_ += frame.bytes;
+  return arrivals_.emplace_back(Arrival{peer, frame, {}, false, nullptr, nullptr});
+}
+
+void Messenger::arrival_complete(Arrival& arrival) {
+  arrival.complete = true;
+  if (!arrival.taker) return;
+  auto self = std::find_if(arrivals_.begin(), arrivals_.end(), [&](const Arrival& a) { return &a == &arrival; });
+  Arrival taken = std::move(*self);
+  arrivals_.erase(self);
+  take(taken, *taken.taker);
+}
+
+void Messenger::take(Arrival& arrival, Transfer& receive) {
+  receive.peer = arrival.peer;
+  receive.tag = arrival.frame.tag;
+  if (arrival.frame.kind == LinkFrame::offer) {
+    links_[arrival.peer]->accept(receive, arrival.frame);
+    return;
+  }
+  const std::byte* from = arrival.own ? arrival.own->data : arrival.payload.data();
+  if (arrival.frame.bytes != 0) std::memcpy(receive.data, from, arrival.frame.bytes);
+  receive.bytes = arrival.frame.bytes;
+  receive.done = true;
+  if (arrival.own) arrival.own->done = true;
+  else kept_bytes_ -= arrival.frame.bytes;
+}
+
+bool Messenger::may_keep(size_t bytes) const { return kept_bytes_ + bytes <= kMaxKeptBytes; }
+
+// ---- the ends
+
+void Messenger::send_leave() {
+  for (auto& link : links_) {
+    if (link && !link->has_left()) link->send_leave();
+  }
+}
+
+// ---- progress
+
+bool Messenger::progress() {
+  if (ended_) return false;
+  bool moved = progress_bulk();
+  for (auto& link : links_) {
+    if (!link) continue;
+    try {
+      link->confirm_bulk_sends();
+      moved |= link->progress();
+    } catch (const IoError& error) {
+      if (link->has_left()) continue;
+      throw PeerLost(link->peer(), str("rank ", rank_, ": lost rank ", link->peer(), ": ", error.what()));
+    }
+    // A peer that left in good order is an error only for those who still expect something of it.
+    if (link->has_left()) {
+      for (const Transfer* receive : receives_) check_left(*receive);
+    }
+  }
+  return moved;
+}
+
+bool Messenger::progress_bulk() {
+  bool moved = false;
+  for (BulkLane* bulk : bulk_lanes_) moved |= bulk->progress();
+  return moved;
+}
+
+bool Messenger::active() const {
+  if (ended_) return false;
+  if (!receives_.empty()) return true;
+  for (const auto& link : links_) {
+    if (link && link->active()) return true;
+  }
+  return std::any_of(bulk_lanes_.begin(), bulk_lanes_.end(), [](const BulkLane* bulk) { return bulk->active(); });
+}
+
+bool Messenger::may_sleep() {
+  return std::all_of(bulk_lanes_.begin(), bulk_lanes_.end(), [](BulkLane* bulk) { return bulk->may_sleep(); });
+}
+
+void Messenger::add_poll_fds(std::vector<pollfd>& fds) const {
+  for (const BulkLane* bulk : bulk_lanes_) bulk->add_poll_fds(fds);
+  for (const auto& link : links_) {
+    if (link) link->add_poll_fds(fds);
+  }
+}
+
+bool Messenger::flush() {
+  bool clean = true;
+  progress_bulk();
+  for (auto& link : links_) {
+    if (!link) continue;
+    link->confirm_bulk_sends();
+    clean = link->flush_out() && clean;
+  }
+  return clean;
+}
+
+Messenger::Done Messenger::done(Transfer& transfer) { return Done(*this, transfer); }
+
+std::string Messenger::Done::describe() const {
+  return transfer_.peer == kAnySource ? "a message of any rank" : str("a message to or from rank ", transfer_.peer);
+}
+
+}  // namespace trireme::ccl

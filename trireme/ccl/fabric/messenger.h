@@ -1,0 +1,81 @@
+// All links of one rank, and the matching of messages with receives: by peer and tag, in order, from any source where asked.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/ccl/engine/engine.h"
+#include "trireme/ccl/fabric/link.h"
+
+namespace trireme::ccl {
+
+// Owned by a communicator; one thread at a time. Never blocks.
+class Messenger final : public Source, private LinkEvents {
+ public:
+  Messenger(Engine& engine, int rank, int size);
+
+  void add_link(int peer, std::vector<std::unique_ptr<Stream>> streams, size_t eager_bytes, DirectReader* reader, BulkLane* bulk);
+  Link* link_to(int peer) { return links_[peer].get(); }
+
+  // Posted; co_await done(transfer) for the end. The transfer must stay where it is until then.
+  void send(Transfer& transfer);
+  void receive(Transfer& transfer);
+  // The end, after a failure: forgets what was posted, and from now on touches no transfer and moves nothing.
+  void forget_all();
+
+  // The collective that runs now: a message of the same number but another signature is a mismatch, seen on arrival.
+  void set_current(uint64_t number, const Signature& signature);
+
+  void send_leave();
+  // Tries to send what is still queued, and to let peers end what they send us; true when there is nothing left.
+  bool flush();
+
+  bool progress() override;
+  bool active() const override;
+  bool may_sleep() override;
+  void add_poll_fds(std::vector<pollfd>& fds) const override;
+
+  class Done;
+  Done done(Transfer& transfer);
+
+ private:
+  Transfer* match(int peer, const LinkFrame& frame) override;
+  Arrival& keep(int peer, const LinkFrame& frame) override;
+  void arrival_complete(Arrival& arrival) override;
+  bool may_keep(size_t bytes) const override;
+
+  static bool fits(const Transfer& receive, int peer, uint64_t tag);
+  void check(int peer, const LinkFrame& frame, Transfer& receive) const;
+  void take(Arrival& arrival, Transfer& receive);
+  void check_left(const Transfer& transfer) const;
+  bool progress_bulk();
+
+  Engine& engine_;
+  int rank_;
+  std::vector<std::unique_ptr<Link>> links_;  // by peer; null for this rank
+  std::vector<BulkLane*> bulk_lanes_;
+  std::list<Transfer*> receives_;
+  std::list<Arrival> arrivals_;
+  size_t kept_bytes_ = 0;
+  bool ended_ = false;
+  uint64_t current_number_ = 0;
+  Signature current_signature_;
+};
+
+class Messenger::Done final : public Waiter {
+ public:
+  Done(Messenger& messenger, Transfer& transfer) : messenger_(messenger), transfer_(transfer) {}
+  bool ready() override { return transfer_.done; }
+  std::string describe() const override;
+  bool await_ready() { return messenger_.engine_.until(*this).await_ready(); }
+  void await_suspend(std::coroutine_handle<> handle) { messenger_.engine_.until(*this).await_suspend(handle); }
+  void await_resume() { messenger_.engine_.until(*this).await_resume(); }
+
+ private:
+  Messenger& messenger_;
+  Transfer& transfer_;
+};
+
+}  // namespace trireme::ccl

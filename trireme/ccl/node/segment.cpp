@@ -1,0 +1,73 @@
+#include "trireme/ccl/node/segment.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "trireme/base/error.h"
+
+namespace trireme::ccl {
+namespace {
+
+constexpr size_t kPage = 4096;
+
+size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+}  // namespace
+
+SegmentLayout::SegmentLayout(int rank_count, size_t staging)
+    : ranks(static_cast<size_t>(rank_count)), staging_bytes(round_up(staging, kPage)) {
+  size_t at = sizeof(SegmentHeader);
+  auto place = [&at](size_t size, size_t alignment) {
+    at = round_up(at, alignment);
+    return std::exchange(at, at + size);
+  };
+  progress = place(ranks * sizeof(ProgressLine), kCacheLine);
+  sleep = place(ranks * sizeof(SleepLine), kCacheLine);
+  record = place(2 * ranks * sizeof(Record), kCacheLine);
+  inline_slot = place(2 * ranks * kInlineBytes, kPage);
+  ring_control = place(ranks * ranks * sizeof(RingControl), kCacheLine);
+  this->staging = place(ranks * staging_bytes, kPage);
+  ring = place(ranks * ranks * kRingBytes, kPage);
+  bytes = round_up(at, kPage);
+}
+
+Segment Segment::create(int ranks, size_t staging_bytes, bool in_process) {
+  Segment segment(SegmentLayout(ranks, staging_bytes));
+  int fd = -1;
+  if (!in_process) {
+    fd = memfd_create("trireme", MFD_CLOEXEC);
+    if (fd < 0) throw IoError(errno_message("memfd_create for a communicator's shared memory", errno));
+    segment.fd_ = std::make_shared<UniqueFd>(fd);
+    if (ftruncate(fd, static_cast<off_t>(segment.layout_.bytes)) != 0) {
+      throw IoError(errno_message("growing a communicator's shared memory", errno));
+    }
+  }
+  segment.map(fd, in_process);
+  segment.header().ranks = static_cast<uint32_t>(ranks);
+  return segment;
+}
+
+Segment Segment::open(UniqueFd fd, int ranks, size_t staging_bytes) {
+  Segment segment(SegmentLayout(ranks, staging_bytes));
+  struct stat status {};
+  if (fstat(fd.get(), &status) != 0 || static_cast<size_t>(status.st_size) < segment.layout_.bytes) {
+    throw IoError("a communicator's shared memory is smaller than this rank expects; is TRIREME_SEGMENT_BYTES the same on every rank?");
+  }
+  segment.map(fd.get(), false);
+  return segment;
+}
+
+void Segment::map(int fd, bool in_process) {
+  int flags = in_process ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+  size_t bytes = layout_.bytes;
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, fd, 0);
+  if (memory == MAP_FAILED) throw IoError(errno_message("mapping a communicator's shared memory", errno));
+  // A forked child (a DataLoader's worker) has no business in it.
+  madvise(memory, bytes, MADV_DONTFORK);
+  memory_ = std::shared_ptr<std::byte>(static_cast<std::byte*>(memory), [bytes](std::byte* base) { munmap(base, bytes); });
+}
+
+}  // namespace trireme::ccl

@@ -1,0 +1,62 @@
+// One collective or point-to-point operation as the caller stated it: plain data, checked once by validate().
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "trireme/ccl/types.h"
+
+namespace trireme::ccl {
+
+enum class OpKind : uint8_t {
+  barrier, allreduce, reduce, broadcast, allgather, alltoall, reduce_scatter, gather, scatter, send, recv
+};
+inline constexpr int kOpKinds = 11;
+std::string_view name_of(OpKind kind);
+
+inline constexpr int kAnySource = -1;
+inline constexpr int kAnyTag = -1;
+
+// A piece of memory, for one rank's share of an operation.
+struct Block {
+  void* data = nullptr;
+  size_t bytes = 0;
+};
+
+// Where each kind finds its data. `count` is in elements of `type`.
+//   allreduce, reduce      send_buffer, recv_buffer, count; reduce: root, recv_buffer only there
+//   broadcast              send_buffer on the root, recv_buffer elsewhere (on the root too: a copy if it differs), count
+//   reduce_scatter         send_buffer: all ranks' parts end to end; recv_buffer: mine; recv_counts[r] elements for rank r
+//   allgather, gather      send_buffer, count; recv_blocks[r]: where rank r's share goes (gather: on the root only)
+//   alltoall               send_blocks[r], recv_blocks[r]
+//   scatter                send_blocks[r] on the root; recv_buffer, count
+//   send, recv             send_buffer or recv_buffer, count, peer, tag; recv may name kAnySource and kAnyTag
+// In place: send_buffer == recv_buffer, or the caller's own block is the same memory on both sides.
+struct Operation {
+  OpKind kind = OpKind::barrier;
+  DataType type = DataType::uint8;
+  Reduction reduction = Reduction::sum;
+  CustomReduction custom;
+  int root = -1;
+  int peer = kAnySource;
+  int tag = 0;
+  size_t count = 0;
+  const void* send_buffer = nullptr;
+  void* recv_buffer = nullptr;
+  std::vector<size_t> recv_counts;
+  std::vector<Block> send_blocks;
+  std::vector<Block> recv_blocks;
+  // Zero: the communicator's own timeout.
+  std::chrono::milliseconds timeout{0};
+  // The caller waits at once: do not hand the work to a worker thread.
+  bool caller_waits = false;
+};
+
+// Throws InvalidArgument naming the argument; nothing has been sent then.
+void validate(const Operation& op, int rank, int size);
+
+// "allreduce of 1024 float32 (sum)": for messages.
+std::string describe(const Operation& op);
+
+}  // namespace trireme::ccl

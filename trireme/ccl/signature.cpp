@@ -1,0 +1,64 @@
+#include "trireme/ccl/signature.h"
+
+#include "trireme/base/error.h"
+
+namespace trireme::ccl {
+namespace {
+
+// FNV-1a over the counts: equal vectors hash equal on every rank.
+uint64_t hash_counts(uint64_t hash, uint64_t count) {
+  for (int byte = 0; byte < 8; ++byte) hash = (hash ^ ((count >> (8 * byte)) & 0xff)) * 0x100000001b3;
+  return hash;
+}
+
+bool reduces(OpKind kind) {
+  return kind == OpKind::allreduce || kind == OpKind::reduce || kind == OpKind::reduce_scatter;
+}
+
+}  // namespace
+
+Signature signature_of(const Operation& op) {
+  Signature signature;
+  signature.kind = static_cast<uint8_t>(op.kind);
+  signature.type = static_cast<uint8_t>(op.type);
+  signature.root = op.root;
+  if (reduces(op.kind)) signature.reduction = static_cast<uint8_t>(op.reduction);
+  uint64_t hash = 0xcbf29ce484222325;
+  switch (op.kind) {
+    case OpKind::reduce_scatter:
+      for (size_t count : op.recv_counts) hash = hash_counts(hash, count);
+      signature.counts_hash = hash;
+      break;
+    case OpKind::allgather:  // each rank contributes its own count, all know the whole list
+      for (const Block& block : op.recv_blocks) hash = hash_counts(hash, block.bytes);
+      signature.counts_hash = hash;
+      break;
+    case OpKind::alltoall:  // counts are pairwise, and only the root knows those of gather and scatter: checked at the data
+    case OpKind::gather:
+    case OpKind::scatter:
+      break;
+    default:
+      signature.count = op.count;
+  }
+  return signature;
+}
+
+std::string describe(const Signature& signature) {
+  auto kind = static_cast<OpKind>(signature.kind);
+  std::string text(name_of(kind));
+  if (kind == OpKind::barrier) return text;
+  text += signature.count != 0 ? str(" of ", signature.count, " ", name_of(static_cast<DataType>(signature.type)))
+                               : str(" of ", name_of(static_cast<DataType>(signature.type)));
+  if (reduces(kind)) text += str(" (", name_of(static_cast<Reduction>(signature.reduction)), ")");
+  if (signature.root >= 0) text += str(", root ", signature.root);
+  return text;
+}
+
+void throw_mismatch(uint64_t number, int my_rank, const Signature& mine, int other_rank, const Signature& other) {
+  std::string what = describe(mine) == describe(other) ? "the per-rank counts differ" : "";
+  throw Mismatch(str("rank ", my_rank, ": operation #", number, ": rank ", my_rank, " called ", describe(mine), ", but rank ", other_rank,
+                     " called ", describe(other), what.empty() ? "" : ": ", what,
+                     ". All ranks of a communicator must call the same operations in the same order."));
+}
+
+}  // namespace trireme::ccl
