@@ -1,5 +1,6 @@
-// PMI-1, spoken as text over the descriptor PMI_FD (or the TCP address PMI_PORT of `mpiexec -pmi-port`) that a hydra mpirun gives its processes:
-// no libmpi is needed. Never touched when a store was given, nor when MPI is in the process (it owns the channel then).
+// PMI-1, spoken as text over the descriptor PMI_FD (or the TCP address PMI_PORT of `mpiexec -pmi-port`) that a hydra mpirun
+// gives its processes: no libmpi is needed. Never touched when a store was given, nor when MPI is in the process (it owns
+// the channel then).
 #pragma once
 
 #include <memory>
@@ -12,7 +13,8 @@ namespace trireme::ccl {
 struct Pmi {
   int rank = 0;
   int size = 1;
-  // PMI's keys become visible at a barrier: set() puts and commits, try_get() of a key not yet visible takes part in the barrier.
+  // PMI's keys become visible at a barrier: set() puts and commits, try_get() of a key not yet visible takes part in the
+  // barrier.
   std::shared_ptr<Store> store;
 };
 

@@ -1,5 +1,5 @@
-// A place where the ranks of a job leave each other short values before they are connected. Only rank 0's address, the job id
-// and the secret go through it; everything else travels over the live sockets.
+// A place where the ranks of a job leave each other short values before they are connected. Only rank 0's address, the job
+// id and the secret go through it; everything else travels over the live sockets.
 #pragma once
 
 #include <functional>

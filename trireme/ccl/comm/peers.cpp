@@ -72,11 +72,8 @@ void CommunicatorState::peer_died(int rank, const std::string& how) {
   {
     std::lock_guard lock(poison_mutex_);
     if (left_in_order || departed_[rank] || poison_) return;
-    poison_ = note.to_exception();
   }
-  poisoned_.store(true, std::memory_order_release);
-  node_->poison(note);
-  tell_others(note, rank);
+  poison(std::move(note), rank);
   interrupt();
 }
 
@@ -89,15 +86,7 @@ bool CommunicatorState::take_notice(int from) {
         std::lock_guard lock(poison_mutex_);
         departed_[from] = true;
       } else if (frame->kind == kPoisonNotice) {
-        PoisonNote note = decode_poison(frame->payload);
-        {
-          std::lock_guard lock(poison_mutex_);
-          if (poison_) continue;
-          poison_ = note.to_exception();
-        }
-        poisoned_.store(true, std::memory_order_release);
-        node_->poison(note);
-        tell_others(note, from);
+        poison(decode_poison(frame->payload), from);
         interrupt();
       }
     }

@@ -104,7 +104,7 @@ RequestPtr CommunicatorState::submit(Operation op) {
   if (op.kind == OpKind::allreduce || op.kind == OpKind::reduce || op.kind == OpKind::reduce_scatter) {
     Reducer(op.type, op.reduction, topology_.size(), op.custom);  // throws where the pair has no meaning
   }
-  if (poisoned_.load(std::memory_order_acquire)) std::rethrow_exception(error());
+  if (poisoned_.load(std::memory_order_acquire) || node_->poisoned()) std::rethrow_exception(error());
   auto timeout = op.timeout.count() > 0 ? op.timeout : options_.timeout;
   bool small = bytes_of(op) <= kInlineSubmitBytes;
   bool caller_waits = op.caller_waits;
@@ -189,11 +189,8 @@ void CommunicatorState::interrupt() { node_->wake_self(); }
 // ---- driving
 
 bool CommunicatorState::poll() {
+  if (!engine_.failure() && (poisoned_.load(std::memory_order_acquire) || node_->poisoned())) fail(error());
   bool moved = inbox_size_.load(std::memory_order_acquire) != 0 && take_inbox();
-  if (!engine_.failure()) {
-    if (poisoned_.load(std::memory_order_acquire)) fail(error());
-    else if (node_->poisoned()) fail(node_->poison_note().to_exception());
-  }
   try {
     moved |= engine_.poll();
   } catch (const Error&) {
@@ -326,6 +323,7 @@ void CommunicatorState::sleep() {
   std::vector<pollfd> fds;
   if (!topology_.one_host()) engine_.add_poll_fds(fds);
   const ProgressWait* only = engine_.only_progress_wait();
+  node_->set_waits_for(engine_.awaited_rank());
   Deadline wake = Deadline::after(std::chrono::milliseconds(100));
   if (collective_started_) wake = Deadline::earlier(wake, collectives_.front()->deadline);
   for (const RequestPtr& message : messages_) wake = Deadline::earlier(wake, message->deadline);
@@ -366,6 +364,11 @@ std::string CommunicatorState::missing_ranks(const RequestState& request) {
     }
   }
   std::string waits = engine_.describe_waits();
+  // A rank that is here may itself be held up by one that is not.
+  for (int peer = 0; peer < node_->size(); ++peer) {
+    int culprit = node_->waits_for(peer);
+    if (peer != node_->rank() && culprit >= 0) waits += str("; rank ", node_->global_rank(peer), " waits for rank ", culprit);
+  }
   return str(missing.empty() ? "" : "; these ranks of this host have not called it: " + missing, waits.empty() ? "" : "; waiting for ", waits,
              ". Is one of them slow, stopped or elsewhere in the program? The time allowed is the communicator's timeout.");
 }
@@ -373,33 +376,27 @@ std::string CommunicatorState::missing_ranks(const RequestState& request) {
 // ---- the end
 
 void CommunicatorState::fail(const std::exception_ptr& error) {
-  PoisonNote note = PoisonNote::from(error);
-  bool first = false;
-  {
-    std::lock_guard lock(poison_mutex_);
-    if (!poison_) {
-      poison_ = error;
-      first = true;
-    }
-  }
-  poisoned_.store(true, std::memory_order_release);
-  bool told_by_node = node_->poisoned();
-  node_->poison(note);
-  if (first && !told_by_node) tell_others(note, -1);
-  engine_.fail(error);
+  poison(PoisonNote::from(error), -1);
+  engine_.fail(this->error());
   messenger_->forget_all();
 }
 
-void CommunicatorState::abort(const std::string& reason) {
-  PoisonNote note{PoisonNote::aborted, topology_.rank, str("aborted by rank ", topology_.rank, reason.empty() ? "" : ": ", reason)};
+// Any thread. The first cause counts: what failed here may only be the consequence of what another rank has already told.
+void CommunicatorState::poison(PoisonNote note, int except) {
+  bool by_another = node_->poisoned();
+  if (by_another) note = node_->poison_note();
   {
     std::lock_guard lock(poison_mutex_);
-    if (poison_) return;
-    poison_ = note.to_exception();
+    if (!poison_) poison_ = note.to_exception();
   }
   poisoned_.store(true, std::memory_order_release);
   node_->poison(note);
-  tell_others(note, -1);
+  // Who found it tells the other hosts, by way of rank 0, which passes everything on.
+  if (!told_.exchange(true) && (!by_another || topology_.rank == 0)) tell_others(note, except);
+}
+
+void CommunicatorState::abort(const std::string& reason) {
+  poison({PoisonNote::aborted, topology_.rank, str("aborted by rank ", topology_.rank, reason.empty() ? "" : ": ", reason)}, -1);
   // If nobody drives, nobody would notice.
   interrupt();
   nudge();

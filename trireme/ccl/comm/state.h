@@ -102,6 +102,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   bool reap();
   void finish(const RequestPtr& request, std::exception_ptr error);
   void fail(const std::exception_ptr& error);
+  void poison(PoisonNote note, int except);
   void check_deadlines();
   std::string missing_ranks(const RequestState& request);
   void idle(int& rounds);
@@ -153,6 +154,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::mutex poison_mutex_;
   std::exception_ptr poison_;
   std::atomic<bool> poisoned_{false};
+  std::atomic<bool> told_{false};  // the other hosts have been told
   std::atomic<bool> closing_{false};
   std::vector<bool> departed_;  // ranks that said they were leaving; under poison_mutex_
   std::vector<uint64_t> watches_;

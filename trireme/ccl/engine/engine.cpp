@@ -52,6 +52,13 @@ void Engine::add_poll_fds(std::vector<pollfd>& fds) const {
   }
 }
 
+int Engine::awaited_rank() const {
+  for (const Waiter* waiter : waiters_) {
+    if (waiter->awaited_rank() >= 0) return waiter->awaited_rank();
+  }
+  return -1;
+}
+
 std::string Engine::describe_waits() const {
   std::string text;
   for (const Waiter* waiter : waiters_) text += (text.empty() ? "" : "; ") + waiter->describe();

@@ -26,6 +26,8 @@ class Waiter {
   virtual bool ready() = 0;
   // What a report says: "rank 1 to begin".
   virtual std::string describe() const = 0;
+  // The rank of another host whose message is waited for, or -1.
+  virtual int awaited_rank() const { return -1; }
   // Set where shared-memory progress alone can make it ready.
   virtual const ProgressWait* progress_wait() const { return nullptr; }
 
@@ -70,6 +72,8 @@ class Engine {
   bool may_sleep();
   void add_poll_fds(std::vector<pollfd>& fds) const;
   std::string describe_waits() const;
+  // A rank whose message is waited for, or -1: what others of this host are told about why this one is late.
+  int awaited_rank() const;
 
   // co_await engine.until(waiter): suspends until waiter.ready().
   auto until(Waiter& waiter) {

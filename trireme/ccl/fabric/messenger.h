@@ -69,6 +69,7 @@ class Messenger::Done final : public Waiter {
   Done(Messenger& messenger, Transfer& transfer) : messenger_(messenger), transfer_(transfer) {}
   bool ready() override { return transfer_.done; }
   std::string describe() const override;
+  int awaited_rank() const override { return transfer_.peer; }
   bool await_ready() { return messenger_.engine_.until(*this).await_ready(); }
   void await_suspend(std::coroutine_handle<> handle) { messenger_.engine_.until(*this).await_suspend(handle); }
   void await_resume() { messenger_.engine_.until(*this).await_resume(); }

@@ -72,6 +72,10 @@ class Node {
   // The peers' event descriptors, for communicators that span hosts.
   void set_event_fds(std::vector<ProcessFd> fds) { event_fds_ = std::move(fds); }
 
+  // Why this rank is late, for the others' messages: the rank (of any host) whose message it waits for, or -1.
+  void set_waits_for(int rank) { segment_.sleep(me_).waits_for.store(rank + 1, std::memory_order_relaxed); }
+  int waits_for(int peer) const { return segment_.sleep(peer).waits_for.load(std::memory_order_relaxed) - 1; }
+
   // The first note wins. Any thread.
   void poison(const PoisonNote& note);
   bool poisoned() const { return segment_.header().poison.state.load(std::memory_order_acquire) == Poison::kSet; }

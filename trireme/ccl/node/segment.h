@@ -51,6 +51,7 @@ struct alignas(kCacheLine) SleepLine {
   std::atomic<int32_t> peer;
   std::atomic<uint32_t> on_event_fd;  // sleeps in poll(), not on the futex
   std::atomic<uint64_t> target;
+  std::atomic<int32_t> waits_for;  // a rank of another host, plus one; 0 for none
 };
 
 struct Poison {

@@ -75,6 +75,11 @@ int OfiEndpoint::tag_bits() const {
   return format == 0 ? 64 : std::bit_width(format);
 }
 
+bool OfiEndpoint::crashes_when_closed_busy() const {
+  std::string provider = info_->fabric_attr->prov_name;
+  return provider == "tcp;ofi_rxm" || provider == "net;ofi_rxm";
+}
+
 bool OfiEndpoint::may_wait() const {
   if (wait_fd_ < 0) return false;
   fid* completions = &completions_->fid;

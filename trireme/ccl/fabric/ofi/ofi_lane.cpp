@@ -44,23 +44,46 @@ OfiLane::~OfiLane() {
     return;
   }
   // A forked child: to close what it shares with its parent would end the parent's connections.
-  for (Piece& piece : pieces_) static_cast<void>(piece.registration.release());
-  static_cast<void>(endpoint_.release());
+  abandon();
 }
 
 void OfiLane::stop() {
   if (!endpoint_) return;
-  for (Piece& piece : pieces_) {
-    if (!piece.sending) fi_cancel(&endpoint_->endpoint()->fid, &piece.context);
-    if (endpoint_->binds_registrations()) piece.registration.reset();
+  bool busy = pieces_.size() > waiting_;
+  if (busy && endpoint_->crashes_when_closed_busy()) {
+    abandon();
+  } else {
+    if (busy) give_up_posted();
+    // Closing does not wait for peers. Contexts and registrations must outlive it.
+    endpoint_->close();
+    pieces_.clear();
+    endpoint_.reset();
   }
-  // Closing does not wait for peers. Contexts and registrations must outlive it.
-  endpoint_->close();
   outgoing_.clear();
   incoming_.clear();
   waiting_ = 0;
+}
+
+// Leaves as little as can be for the provider to sort out while it closes.
+void OfiLane::give_up_posted() {
+  for (Piece& piece : pieces_) {
+    if (!piece.sending) fi_cancel(&endpoint_->endpoint()->fid, &piece.context);
+  }
+  for (size_t round = 0; round < 2 * pieces_.size(); ++round) {
+    fi_cq_tagged_entry entry;
+    fi_cq_err_entry error{};
+    if (fi_cq_read(endpoint_->completions(), &entry, 1) == -FI_EAVAIL) fi_cq_readerr(endpoint_->completions(), &error, 0);
+  }
+  if (!endpoint_->binds_registrations()) return;
+  for (Piece& piece : pieces_) piece.registration.reset();
+}
+
+// Without our polling the endpoint does nothing, so what it has noted about buffers and contexts does no harm. Its descriptors stay open
+// to the end of the process.
+void OfiLane::abandon() {
+  for (Piece& piece : pieces_) static_cast<void>(piece.registration.release());
   pieces_.clear();
-  endpoint_.reset();
+  static_cast<void>(endpoint_.release());
 }
 
 // ---- posting

@@ -68,6 +68,8 @@ class OfiLane final : public BulkLane {
     size_t posted = 0;
   };
 
+  void give_up_posted();
+  void abandon();
   void begin(int peer, uint64_t receiver_id, Transfer& transfer, bool sending);
   Flow& flow_of(const Piece& piece) { return (piece.sending ? outgoing_ : incoming_)[static_cast<size_t>(piece.peer)]; }
   bool post_waiting(Flow& flow);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <atomic>
@@ -116,7 +117,7 @@ void exchange_all(Rank& self, const std::vector<size_t>& sizes, std::atomic<int>
 class OfiLaneOf : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    auto errors = run_ranks(2, [](int) { return OfiOptions{.provider = GetParam()}; }, [](Rank&) {});
+    auto errors = run_ranks(2, [](int) { return options(); }, [](Rank& self) { self.barrier(); });
     if (!errors[0].empty()) GTEST_SKIP() << errors[0];
   }
   // shm maps its peers' memory, and crashes when a peer has taken it away. Another reason why it is never chosen between hosts.
@@ -196,12 +197,14 @@ TEST_P(OfiLaneOf, SurvivesAPeerThatGoesAway) {
     Message from(32 << 20), to(32 << 20);
     self.lane->receive(1 - self.rank, 1, from.transfer);
     self.barrier();
-    self.lane->send(1 - self.rank, 1, to.transfer);
-    for (int round = 0; round < 5; ++round) self.lane->progress();
-    if (self.rank == 1) self.lane.reset();
-    self.barrier();
-    if (self.rank == 1) return;
+    if (self.rank == 1) {
+      self.lane->send(0, 1, to.transfer);
+      for (int round = 0; round < 5; ++round) self.lane->progress();
+      self.lane.reset();
+      return self.barrier();
+    }
     try {
+      self.lane->send(1, 1, to.transfer);
       Deadline deadline = in(500);
       while (!deadline.passed()) self.lane->progress();
     } catch (const PeerLost& error) {
@@ -211,6 +214,7 @@ TEST_P(OfiLaneOf, SurvivesAPeerThatGoesAway) {
       EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 0: "), HasSubstr("rank 1: libfabric, provider ")));
     }
     self.lane->stop();
+    self.barrier();
   }));
 }
 
@@ -254,10 +258,21 @@ INSTANTIATE_TEST_SUITE_P(Providers, OfiLaneOf, ::testing::Values("net", "tcp;ofi
 });
 
 TEST(OfiLane, ChoosesAProviderByItself) {
-  auto errors = run_ranks(2, [](int) { return OfiOptions(); }, [](Rank&) {});
+  auto errors = run_ranks(2, [](int) { return OfiOptions(); }, [](Rank& self) { self.barrier(); });
   if (!errors[0].empty()) GTEST_SKIP() << errors[0];
   std::atomic<int> finished{0};
   expect_no_errors(run_ranks(2, [](int) { return OfiOptions(); }, [&](Rank& self) { exchange_all(self, {1 << 20}, finished); }));
+}
+
+TEST(OfiLane, LeavesTheProgramsSignalHandlersAlone) {
+  // In a process of its own: the first one to load libfabric here has done so already.
+  auto load_and_look = [] {
+    signal(SIGINT, SIG_IGN);
+    run_ranks(1, [](int) { return OfiOptions(); }, [](Rank&) {});
+    std::exit(signal(SIGINT, SIG_DFL) == SIG_IGN && signal(SIGSEGV, SIG_DFL) == SIG_DFL ? 0 : 1);
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(load_and_look(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(OfiLane, SaysOnEveryRankWhichOneHasNoLibfabric) {

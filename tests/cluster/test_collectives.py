@@ -1,0 +1,84 @@
+"""Collectives between hosts: network namespaces with real TCP between them."""
+
+import os
+import pathlib
+import re
+import time
+
+import pytest
+
+from tests.multiprocess.ranks import EnvRanks
+
+PROGRAM = pathlib.Path(os.environ.get("TRIREME_BUILD_DIR", "build/release")).resolve() / "tests/multiprocess/ccl_rank"
+PEER_TIMEOUT_MS = 2000
+
+
+def start(tmp_path, cluster, size, *arguments, **env):
+    settings = {"STORE": str(tmp_path / "store"), "TRIREME_PEER_TIMEOUT_MS": str(PEER_TIMEOUT_MS), **env}
+    ranks = EnvRanks([str(PROGRAM), *map(str, arguments)], size=size, logs=tmp_path, hosts=cluster.hosts, env=settings)
+    for rank in range(size):
+        ranks.wait_for_output(rank, "ready")
+    return ranks
+
+
+def failure(ranks, rank):
+    found = re.search(r"failed after (\d+) ms: (\w+): (.*)", ranks.output(rank))
+    assert found, f"rank {rank} did not fail: {ranks.output(rank)}"
+    return int(found[1]), found[2], found[3]
+
+
+@pytest.mark.parametrize("size_bytes", [8, 65536, 4 << 20])
+def test_two_hosts_of_two_ranks(tmp_path, make_cluster, size_bytes):
+    with start(tmp_path, make_cluster(hosts=2), 4, "--bytes", size_bytes, "--seconds", 1, "--check") as ranks:
+        assert ranks.wait(timeout_s=30) == [0, 0, 0, 0]
+        assert "2 hosts" in ranks.output(0)
+
+
+@pytest.mark.parametrize("victim", [0, 3])
+def test_killed_rank_is_named_on_every_host(tmp_path, make_cluster, victim):
+    with start(tmp_path, make_cluster(hosts=2), 4, "--bytes", 1 << 20, "--seconds", 30) as ranks:
+        time.sleep(0.3)
+        killed = time.monotonic()
+        ranks.kill(victim)
+        codes = ranks.wait(timeout_s=5)
+        assert time.monotonic() - killed < 1.5
+        for rank in range(4):
+            if rank == victim:
+                continue
+            assert codes[rank] == 3
+            _, kind, message = failure(ranks, rank)
+            assert kind == "PeerLost" and f"rank {victim}" in message, message
+
+
+@pytest.mark.parametrize("size_bytes", [8, 16 << 20])
+def test_silent_cut_is_seen_within_the_peer_timeout(tmp_path, make_cluster, size_bytes):
+    cluster = make_cluster(hosts=2)
+    with start(tmp_path, cluster, 2, "--bytes", size_bytes, "--seconds", 60) as ranks:
+        time.sleep(0.3)
+        cut = time.monotonic()
+        cluster.cut(0, 1)
+        for rank in (0, 1):
+            ranks.wait_for_output(rank, "failed", timeout_s=10)
+        assert time.monotonic() - cut < 2 * PEER_TIMEOUT_MS / 1000 + 1
+        for rank in (0, 1):
+            _, kind, message = failure(ranks, rank)
+            assert kind == "PeerLost" and f"rank {1 - rank}" in message, message
+
+
+def test_delay_and_loss_are_no_alarm(tmp_path, make_cluster):
+    cluster = make_cluster(hosts=2, delay_ms=100, loss_percent=1)
+    arguments = ("--bytes", 65536, "--seconds", 6, "--check")
+    with start(tmp_path, cluster, 2, *arguments, TRIREME_PEER_TIMEOUT_MS="5000") as ranks:
+        assert ranks.wait(timeout_s=60) == [0, 0]
+
+
+def test_several_streams(tmp_path, make_cluster):
+    arguments = ("--bytes", 16 << 20, "--seconds", 1, "--check")
+    with start(tmp_path, make_cluster(hosts=2), 2, *arguments, TRIREME_TCP_STREAMS="3") as ranks:
+        assert ranks.wait(timeout_s=30) == [0, 0]
+
+
+def test_a_dead_interface_is_passed_over(tmp_path, make_cluster):
+    arguments = ("--bytes", 65536, "--seconds", 0.5, "--check")
+    with start(tmp_path, make_cluster(hosts=2, dead_interface=True), 2, *arguments) as ranks:
+        assert ranks.wait(timeout_s=30) == [0, 0]

@@ -1,0 +1,134 @@
+// One rank of a job, for tests that kill, stop, cut off and overload ranks. Reads RANK, WORLD_SIZE and STORE (a path where
+// rank 0 leaves the store's address); prints one line per event. What it does is told by its arguments:
+//   --bytes N          allreduce this many bytes, over and over, until --seconds have passed (then "done", exit 0)
+//   --timeout-ms N     the communicator's timeout
+//   --fork-child       fork a child that does nothing but live for 60 s
+//   --once-after MS    a single allreduce, begun after that long
+//   --check            every result is checked
+// A failure prints "failed after MS ms: TYPE: MESSAGE" (the time since the operation began) and exits 3.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "trireme/base/error.h"
+#include "trireme/ccl/bootstrap/tcp_store.h"
+#include "trireme/ccl/comm/communicator.h"
+
+namespace trireme::ccl {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+struct Options {
+  size_t bytes = 8;
+  double seconds = 5;
+  long timeout_ms = 0;
+  bool fork_child = false;
+  long once_after_ms = -1;
+  bool check = false;
+};
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    std::string name = argv[i];
+    auto value = [&] { return std::strtod(argv[++i], nullptr); };
+    if (name == "--bytes") options.bytes = static_cast<size_t>(value());
+    else if (name == "--seconds") options.seconds = value();
+    else if (name == "--timeout-ms") options.timeout_ms = static_cast<long>(value());
+    else if (name == "--once-after") options.once_after_ms = static_cast<long>(value());
+    else if (name == "--fork-child") options.fork_child = true;
+    else if (name == "--check") options.check = true;
+    else throw InvalidArgument("unknown argument " + name);
+  }
+  return options;
+}
+
+// Rank 0 serves the store and leaves its address in a file; the file appears whole.
+std::shared_ptr<Store> meet(int rank, const std::string& path) {
+  StoreAddress address{};
+  if (rank == 0) {
+    auto store = make_tcp_store_server("", address);
+    std::ofstream(path + ".new", std::ios::binary).write(address.data(), address.size());
+    std::rename((path + ".new").c_str(), path.c_str());
+    return store;
+  }
+  while (access(path.c_str(), R_OK) != 0) std::this_thread::sleep_for(milliseconds(5));
+  std::ifstream(path, std::ios::binary).read(address.data(), address.size());
+  return make_tcp_store_client(address);
+}
+
+void say(const std::string& line) {
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+}
+
+std::string type_name(const std::exception& error) {
+  if (dynamic_cast<const PeerLost*>(&error)) return "PeerLost";
+  if (dynamic_cast<const Timeout*>(&error)) return "Timeout";
+  if (dynamic_cast<const Aborted*>(&error)) return "Aborted";
+  if (dynamic_cast<const IoError*>(&error)) return "IoError";
+  return "Error";
+}
+
+int run(const Options& options) {
+  int rank = std::atoi(getenv("RANK")), size = std::atoi(getenv("WORLD_SIZE"));
+  auto store = meet(rank, getenv("STORE"));
+  CommunicatorOptions comm_options;
+  if (options.timeout_ms > 0) comm_options.timeout = milliseconds(options.timeout_ms);
+  auto comm = Communicator::create(size, rank, store, comm_options);
+  if (options.fork_child && fork() == 0) {
+    sleep(60);
+    _exit(0);
+  }
+  say("ready: " + comm->describe());
+  if (options.once_after_ms >= 0) std::this_thread::sleep_for(milliseconds(options.once_after_ms));
+  std::vector<float> data(std::max<size_t>(1, options.bytes / 4));
+  Operation op;
+  op.kind = OpKind::allreduce;
+  op.type = DataType::float32;
+  op.count = options.bytes / 4;
+  op.send_buffer = op.recv_buffer = data.data();
+  auto end = Clock::now() + std::chrono::duration<double>(options.seconds);
+  long count = 0;
+  auto began = Clock::now();
+  try {
+    // All ranks must agree on when to stop: one element says whether somebody wants to.
+    for (bool more = true; more; ++count) {
+      std::fill(data.begin(), data.end(), 1.0f);
+      data[0] = Clock::now() < end && options.once_after_ms < 0 ? 1.0f : 0.0f;
+      began = Clock::now();
+      comm->submit(op).wait();
+      more = data[0] == static_cast<float>(size);
+      for (size_t i = 1; options.check && i < data.size(); ++i) {
+        if (data[i] != static_cast<float>(size)) throw InternalError(str("wrong result at ", i));
+      }
+    }
+  } catch (const Error& error) {
+    auto took = std::chrono::duration_cast<milliseconds>(Clock::now() - began).count();
+    say(str("failed after ", took, " ms: ", type_name(error), ": ", error.what()));
+    return 3;
+  }
+  say(str("done: ", count, " operations"));
+  return 0;
+}
+
+}  // namespace
+}  // namespace trireme::ccl
+
+int main(int argc, char** argv) {
+  try {
+    return trireme::ccl::run(trireme::ccl::parse(argc, argv));
+  } catch (const std::exception& error) {
+    std::printf("did not start: %s\n", error.what());
+    return 4;
+  }
+}

@@ -1,0 +1,98 @@
+"""Ranks that die, stop or keep others waiting, as real processes on one host."""
+
+import os
+import pathlib
+import re
+import signal
+import time
+
+import pytest
+
+from tests.multiprocess.ranks import EnvRanks
+
+PROGRAM = pathlib.Path(os.environ.get("TRIREME_BUILD_DIR", "build/release")).resolve() / "tests/multiprocess/ccl_rank"
+
+
+def start(tmp_path, size, *arguments, **env):
+    settings = {"STORE": str(tmp_path / "store"), **env}
+    ranks = EnvRanks([str(PROGRAM), *map(str, arguments)], size=size, logs=tmp_path, env=settings)
+    for rank in range(size):
+        ranks.wait_for_output(rank, "ready")
+    return ranks
+
+
+def failure(ranks, rank):
+    """(milliseconds since the operation began, type, message) of a rank's failure."""
+    found = re.search(r"failed after (\d+) ms: (\w+): (.*)", ranks.output(rank))
+    assert found, f"rank {rank} did not fail: {ranks.output(rank)}"
+    return int(found[1]), found[2], found[3]
+
+
+def memory_files():
+    """Shared memory of ours that some process still holds."""
+    held = []
+    for link in pathlib.Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if "memfd:trireme" in os.readlink(link):
+                held.append(str(link))
+        except OSError:
+            continue
+    return held
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("size_bytes", [8, 65536, 64 << 20])
+@pytest.mark.parametrize("direct", ["1", "0"])
+def test_killed_rank_is_named_within_a_second(tmp_path, victim, size_bytes, direct):
+    with start(tmp_path, 3, "--bytes", size_bytes, "--seconds", 30, TRIREME_DIRECT_READ=direct) as ranks:
+        time.sleep(0.3)
+        killed = time.monotonic()
+        ranks.kill(victim)
+        survivors = [rank for rank in range(3) if rank != victim]
+        codes = ranks.wait(timeout_s=5)
+        assert time.monotonic() - killed < 1.5
+        assert [codes[rank] for rank in survivors] == [3, 3]
+        for rank in survivors:
+            _, kind, message = failure(ranks, rank)
+            assert kind == "PeerLost" and f"rank {victim}" in message, message
+    assert not memory_files()
+
+
+def test_killed_while_a_forked_child_lives(tmp_path):
+    with start(tmp_path, 2, "--bytes", 65536, "--seconds", 30, "--fork-child") as ranks:
+        time.sleep(0.2)
+        killed = time.monotonic()
+        ranks.kill(1)
+        ranks.wait_for_output(0, "failed")
+        assert time.monotonic() - killed < 1
+        assert failure(ranks, 0)[1] == "PeerLost"
+
+
+def test_stopped_rank_is_no_alarm(tmp_path):
+    with start(tmp_path, 2, "--bytes", 65536, "--seconds", 7, "--check", TRIREME_PEER_TIMEOUT_MS="2000") as ranks:
+        time.sleep(0.2)
+        ranks.kill(1, signal.SIGSTOP)
+        time.sleep(5)
+        assert "failed" not in ranks.output(0)
+        ranks.kill(1, signal.SIGCONT)
+        assert ranks.wait(timeout_s=10) == [0, 0]
+
+
+def test_deadline_names_a_stopped_rank(tmp_path):
+    with start(tmp_path, 3, "--bytes", 65536, "--seconds", 30, "--timeout-ms", 1000) as ranks:
+        ranks.kill(2, signal.SIGSTOP)
+        for rank in (0, 1):
+            ranks.wait_for_output(rank, "failed", timeout_s=5)
+            took_ms, kind, message = failure(ranks, rank)
+            assert kind == "Timeout" and 900 < took_ms < 2500 and re.search(r"\b2\b", message), message
+
+
+@pytest.mark.parametrize("workers", ["1", "2", "4"])
+def test_results_are_right_with_any_number_of_workers(tmp_path, workers):
+    with start(tmp_path, 4, "--bytes", 1 << 20, "--seconds", 1, "--check", CCL_WORKER_COUNT=workers) as ranks:
+        assert ranks.wait(timeout_s=30) == [0, 0, 0, 0]
+
+
+def test_one_rank_alone(tmp_path):
+    with start(tmp_path, 1, "--bytes", 1 << 20, "--seconds", 0.2, "--check") as ranks:
+        assert ranks.wait(timeout_s=10) == [0]

@@ -1,0 +1,298 @@
+// What happens when something goes wrong: mismatches, deadlines, abort, a rank that leaves, bad arguments. Killed processes and cut
+// networks are tested in tests/multiprocess and tests/cluster.
+#include <dirent.h>
+
+#include <atomic>
+#include <chrono>
+#include <fstream>
+
+#include "trireme/base/error.h"
+#include "trireme/ccl/comm/test_world.h"
+
+namespace trireme::ccl {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+class Failures : public testing::TestWithParam<Wiring> {};
+
+Operation allreduce_of(std::vector<float>& data) {
+  Operation op;
+  op.kind = OpKind::allreduce;
+  op.type = DataType::float32;
+  op.count = data.size();
+  op.send_buffer = op.recv_buffer = data.data();
+  return op;
+}
+
+Operation barrier_op() { return Operation{}; }
+
+// The message of what an operation fails with, or "" when it does not.
+template <class Expected>
+std::string failure_of(Communicator& comm, Operation op) {
+  try {
+    comm.submit(std::move(op)).wait();
+  } catch (const Expected& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// Rank 1 calls something else; everybody learns that ranks disagree, and nobody hangs or crashes.
+void expect_mismatch(int ranks, Wiring wiring, const std::function<Operation(int rank, std::vector<float>&)>& make, const std::string& mention) {
+  CommunicatorOptions options;
+  options.timeout = milliseconds(20000);
+  std::atomic<int> told{0};
+  on_world(
+      ranks, wiring,
+      [&](Communicator& comm) {
+        std::vector<float> data(60000, 1.0f);
+        // A rank may be done before the others disagree; then its next operation tells.
+        std::string text = failure_of<Mismatch>(comm, make(comm.rank(), data));
+        if (text.empty()) text = failure_of<Mismatch>(comm, barrier_op());
+        EXPECT_TRUE(contains(text, "called") || contains(text, "bytes")) << comm.rank() << ": " << text;
+        EXPECT_TRUE(contains(text, "rank 1")) << text;
+        EXPECT_TRUE(contains(text, mention)) << text;
+        ++told;
+        // And it stays dead.
+        EXPECT_THROW(comm.submit(barrier_op()).wait(), Mismatch);
+      },
+      options);
+  EXPECT_EQ(told, ranks);
+}
+
+TEST_P(Failures, AnotherOperation) {
+  expect_mismatch(3, GetParam(), [](int rank, std::vector<float>& data) {
+    Operation op = allreduce_of(data);
+    if (rank == 1) op.kind = OpKind::broadcast, op.root = 0;
+    return op;
+  }, "broadcast");
+}
+
+TEST_P(Failures, AnotherCount) {
+  for (size_t count : {size_t{100}, size_t{50000}}) {
+    expect_mismatch(3, GetParam(), [count](int rank, std::vector<float>& data) {
+      Operation op = allreduce_of(data);
+      op.count = rank == 1 ? count - 1 : count;
+      return op;
+    }, std::to_string(count - 1));
+  }
+}
+
+TEST_P(Failures, AnotherType) {
+  expect_mismatch(3, GetParam(), [](int rank, std::vector<float>& data) {
+    Operation op = allreduce_of(data);
+    if (rank == 1) op.type = DataType::int32;
+    return op;
+  }, "int32");
+}
+
+TEST_P(Failures, AnotherRoot) {
+  expect_mismatch(3, GetParam(), [](int rank, std::vector<float>& data) {
+    Operation op = allreduce_of(data);
+    op.kind = OpKind::broadcast;
+    op.root = rank == 1 ? 1 : 2;
+    return op;
+  }, "root 1");
+}
+
+TEST_P(Failures, AlltoallCountsThatDisagree) {
+  for (size_t count : {size_t{10}, size_t{10000}}) {
+    expect_mismatch(3, GetParam(), [count](int rank, std::vector<float>& data) {
+      Operation op = allreduce_of(data);
+      op.kind = OpKind::alltoall;
+      for (size_t peer = 0; peer < 3; ++peer) {
+        op.send_blocks.push_back({data.data() + peer * count, count * 4});
+        op.recv_blocks.push_back({data.data() + 30000 + peer * count, count * 4});
+      }
+      if (rank == 1) op.send_blocks[2].bytes -= 4, op.send_blocks[0].bytes -= 4;
+      return op;
+    }, "bytes");
+  }
+}
+
+TEST_P(Failures, ADeadlineNamesWhoDidNotCome) {
+  std::atomic<int> late{0};
+  on_world(3, GetParam(), [&](Communicator& comm) {
+    std::vector<float> data(10, 1.0f);
+    Operation op = allreduce_of(data);
+    op.timeout = milliseconds(300);
+    if (comm.rank() == 2) {
+      // Comes only when the others have given up.
+      while (late < 2) std::this_thread::sleep_for(milliseconds(5));
+      EXPECT_THROW(comm.submit(op).wait(), Timeout);
+      return;
+    }
+    auto start = Clock::now();
+    std::string text = failure_of<Timeout>(comm, op);
+    auto took = Clock::now() - start;
+    EXPECT_GE(took, milliseconds(295));
+    EXPECT_LT(took, milliseconds(2000));
+    EXPECT_TRUE(contains(text, "rank 2") || contains(text, "have not called it: 2") || contains(text, "from rank")) << text;
+    ++late;
+  });
+}
+
+TEST_P(Failures, AbortUnblocksEverybody) {
+  auto world = make_world(3, GetParam());
+  std::atomic<int> waiting{0};
+  std::thread aborter([&] {
+    while (waiting < 2) std::this_thread::sleep_for(milliseconds(1));
+    std::this_thread::sleep_for(milliseconds(50));
+    world[2]->abort("enough");
+  });
+  on_ranks(2, [&](int rank) {
+    std::vector<float> data(100000, 1.0f);
+    ++waiting;
+    std::string text = failure_of<Aborted>(*world[rank], allreduce_of(data));
+    EXPECT_TRUE(contains(text, "aborted by rank 2: enough")) << text;
+  });
+  aborter.join();
+  EXPECT_THROW(world[2]->submit(barrier_op()), Aborted);
+  EXPECT_NE(world[0]->error(), nullptr);
+}
+
+TEST_P(Failures, LeavingIsNoErrorUntilItIsMissed) {
+  auto world = make_world(3, GetParam(), [] {
+    CommunicatorOptions options;
+    options.timeout = milliseconds(20000);
+    return options;
+  }());
+  std::atomic<bool> gone{false};
+  std::atomic<int> talked{0};
+  on_ranks(3, [&](int rank) {
+    std::vector<float> data(1000, 1.0f);
+    world[rank]->submit(allreduce_of(data)).wait();
+    EXPECT_EQ(data[0], 3.0f);
+    if (rank == 1) {
+      world[rank].reset();
+      gone = true;
+      return;
+    }
+    while (!gone) std::this_thread::sleep_for(milliseconds(1));
+    // The two that remain can still talk to each other.
+    float value = 7;
+    Operation message;
+    message.kind = rank == 0 ? OpKind::send : OpKind::recv;
+    message.type = DataType::float32;
+    message.count = 1;
+    message.peer = 2 - rank;
+    message.send_buffer = message.recv_buffer = &value;
+    world[rank]->submit(message).wait();
+    ++talked;
+    while (talked < 2) std::this_thread::sleep_for(milliseconds(1));
+    std::string text = failure_of<PeerLost>(*world[rank], allreduce_of(data));
+    EXPECT_TRUE(contains(text, "rank 1 has left")) << text;
+  });
+}
+
+TEST_P(Failures, TestNeverBlocks) {
+  on_world(2, GetParam(), [](Communicator& comm) {
+    std::vector<float> data(1000, 1.0f);
+    if (comm.rank() == 1) std::this_thread::sleep_for(milliseconds(200));
+    Request request = comm.submit(allreduce_of(data));
+    auto start = Clock::now();
+    if (comm.rank() == 0) {
+      EXPECT_FALSE(request.test());
+      EXPECT_FALSE(request.wait_until(Deadline::after(milliseconds(20))));
+      EXPECT_LT(Clock::now() - start, milliseconds(150));
+    }
+    request.wait();
+    EXPECT_TRUE(request.test());
+    EXPECT_EQ(data[0], 2.0f);
+  });
+}
+
+// Two communicators used in opposite orders by two ranks: with one worker neither may keep the other from running.
+TEST_P(Failures, CommunicatorsDoNotWaitForEachOther) {
+  auto first = make_world(2, GetParam()), second = make_world(2, GetParam());
+  on_ranks(2, [&](int rank) {
+    std::vector<float> a(500000, 1.0f), b(500000, 1.0f);
+    auto& x = rank == 0 ? *first[0] : *second[1];
+    auto& y = rank == 0 ? *second[0] : *first[1];
+    Request one = x.submit(allreduce_of(a));
+    Request two = y.submit(allreduce_of(b));
+    one.wait();
+    two.wait();
+    EXPECT_EQ(a[1], 2.0f);
+    EXPECT_EQ(b[1], 2.0f);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Wirings, Failures,
+                         testing::Values(Wiring::threads, Wiring::staged, Wiring::processes, Wiring::two_hosts, Wiring::all_apart),
+                         [](const auto& info) { return name_of(info.param); });
+
+// ---- arguments
+
+TEST(Arguments, AreNamed) {
+  auto world = Communicator::create_threads(1);
+  Communicator& comm = *world[0];
+  std::vector<float> data(4);
+  auto complaint = [&](const std::function<void(Operation&)>& spoil) {
+    Operation op = allreduce_of(data);
+    spoil(op);
+    return failure_of<InvalidArgument>(comm, op);
+  };
+  EXPECT_TRUE(contains(complaint([](Operation& op) { op.send_buffer = nullptr; }), "send_buffer is null"));
+  EXPECT_TRUE(contains(complaint([](Operation& op) { op.recv_buffer = nullptr; }), "recv_buffer is null"));
+  EXPECT_TRUE(contains(complaint([](Operation& op) { op.count = static_cast<size_t>(-3); }), "count"));
+  EXPECT_TRUE(contains(complaint([](Operation& op) { op.type = static_cast<DataType>(77); }), "unknown datatype 77"));
+  EXPECT_TRUE(contains(complaint([](Operation& op) { op.reduction = static_cast<Reduction>(77); }), "unknown reduction 77"));
+  EXPECT_TRUE(contains(complaint([](Operation& op) { op.kind = OpKind::broadcast, op.root = -2; }), "root = -2"));
+  EXPECT_TRUE(contains(complaint([](Operation& op) { op.kind = OpKind::send, op.peer = 5; }), "peer = 5"));
+  EXPECT_TRUE(contains(complaint([](Operation& op) { op.kind = OpKind::allgather; }), "recv_blocks has 0 entries"));
+  EXPECT_FALSE(complaint([](Operation& op) { op.reduction = Reduction::band; }).empty());
+  // Nothing was sent: the communicator still works.
+  EXPECT_NO_THROW(comm.submit(allreduce_of(data)).wait());
+  EXPECT_THROW(Communicator::create(0, 0, nullptr), InvalidArgument);
+  EXPECT_THROW(Communicator::create(2, 2, make_memory_store()), InvalidArgument);
+  EXPECT_THROW(Communicator::create(2, -1, make_memory_store()), InvalidArgument);
+  EXPECT_THROW(Communicator::create(2, 0, nullptr), InvalidArgument);
+}
+
+// ---- leaks
+
+int entries_of(const char* directory) {
+  int count = 0;
+  DIR* dir = opendir(directory);
+  while (readdir(dir)) ++count;
+  closedir(dir);
+  return count;
+}
+
+long resident_kib() {
+  std::ifstream statm("/proc/self/statm");
+  long pages = 0;
+  statm >> pages >> pages;
+  return pages * 4;
+}
+
+TEST(Leaks, ManyCommunicatorsComeAndGo) {
+  auto use = [](int count, bool keep) {
+    std::vector<std::vector<std::shared_ptr<Communicator>>> worlds;
+    for (int i = 0; i < count; ++i) {
+      auto world = make_world(2, Wiring::processes);
+      on_ranks(2, [&](int rank) {
+        std::vector<float> data(10000, 1.0f);
+        world[rank]->submit(allreduce_of(data)).wait();
+        ASSERT_EQ(data[9999], 2.0f);
+      });
+      if (keep) worlds.push_back(std::move(world));
+    }
+  };
+  use(20, false);  // what is allocated once
+  int descriptors = entries_of("/proc/self/fd"), threads = entries_of("/proc/self/task");
+  long memory = resident_kib();
+  use(256, true);
+  use(200, false);
+  EXPECT_LE(entries_of("/proc/self/fd"), descriptors + 2);
+  EXPECT_LE(entries_of("/proc/self/task"), threads + 1);
+  EXPECT_LE(resident_kib(), memory + 16 * 1024);
+}
+
+}  // namespace
+}  // namespace trireme::ccl
