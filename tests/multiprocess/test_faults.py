@@ -93,6 +93,15 @@ def test_results_are_right_with_any_number_of_workers(tmp_path, workers):
         assert ranks.wait(timeout_s=30) == [0, 0, 0, 0]
 
 
+def test_signal_shows_what_a_rank_waits_for(tmp_path):
+    with start(tmp_path, 2, "--bytes", 65536, "--seconds", 30) as ranks:
+        ranks.kill(1, signal.SIGSTOP)
+        time.sleep(0.3)
+        ranks.kill(0, signal.SIGUSR1)
+        ranks.wait_for_output(0, "on request: rank 0: allreduce of 16384 float32 (sum)", timeout_s=2)
+        assert "of rank 1" in ranks.output(0)
+
+
 def test_one_rank_alone(tmp_path):
     with start(tmp_path, 1, "--bytes", 1 << 20, "--seconds", 0.2, "--check") as ranks:
         assert ranks.wait(timeout_s=10) == [0]

@@ -4,6 +4,9 @@
 static_assert(!std::is_copy_constructible<ccl::event>::value, "an event is move only");
 static_assert(std::is_nothrow_move_constructible<ccl::event>::value, "a vector of events moves them");
 
+// Is destroyed after the library's own statics, which its complete operation no longer needs.
+ccl::event kept;
+
 void check_empty() {
   ccl::event empty;
   empty.wait();
@@ -36,6 +39,7 @@ void check_dependencies(const ccl::communicator& comm) {
   ccl::allreduce(&value, &sum, 1, ccl::reduction::sum, comm, ccl::default_allreduce_attr, dependencies).wait();
   CHECK(sum == 5 * comm.size());
   CHECK(dependencies[0].test());
+  if (comm.rank() == 0) kept = std::move(dependencies[0]);
 }
 
 // The buffers of a dropped event may be freed at once.

@@ -1,8 +1,8 @@
 // allgather, allgatherv, broadcast, scatter: data that moves unchanged.
 #include "ranks.hpp"
 
-void check_allgather(const ccl::communicator& comm) {
-  const size_t count = 1000, size = comm.size(), rank = comm.rank();
+void check_allgather(const ccl::communicator& comm, size_t count) {
+  const size_t size = comm.size(), rank = comm.rank();
   std::vector<int> mine(count, comm.rank() + 1), all(count * size), all_again(count * size);
   auto stream = ccl::create_stream();
   auto attr = ccl::create_operation_attr<ccl::allgather_attr>();
@@ -85,7 +85,8 @@ void check_scatter(const ccl::communicator& comm) {
 }
 
 void run(ccl::communicator& comm, const ccl::shared_ptr_class<ccl::kvs>&) {
-  check_allgather(comm);
+  check_allgather(comm, 1000);
+  check_allgather(comm, 300000);
   check_allgatherv(comm);
   check_broadcast(comm);
   check_scatter(comm);

@@ -22,17 +22,6 @@ void place_own_block(OpContext& run) {
   if (mine.bytes != 0 && mine.data != run.op.send_buffer) std::memmove(mine.data, run.op.send_buffer, mine.bytes);
 }
 
-Task allgather_inline(OpContext& run) {
-  co_await run.may_enter();
-  run.announce_inline(run.op.send_buffer, run.bytes());
-  co_await run.all_reached(kEntered);
-  run.check_records();
-  for (int rank = 0; rank < run.size(); ++rank) {
-    const Block& block = block_of(run, rank);
-    if (block.bytes != 0) std::memcpy(block.data, run.node().segment().inline_slot(run.topology().local[rank], run.number), block.bytes);
-  }
-}
-
 // Between hosts: rank r's block goes to the rank numbered local(r) mod n of every other host.
 Task exchange_between_hosts(OpContext& run) {
   const Topology& topology = run.topology();
@@ -124,7 +113,7 @@ Task allgather(OpContext& run) {
   place_own_block(run);
   if (run.size() == 1) return nothing_to_do();
   if (flat) return allgather_flat(run);
-  return one_host && largest <= kInlineBytes ? allgather_inline(run) : allgather_hierarchical(run);
+  return allgather_hierarchical(run);
 }
 
 }  // namespace trireme::ccl

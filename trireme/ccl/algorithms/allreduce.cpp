@@ -11,7 +11,6 @@ namespace {
 std::byte* output(OpContext& run) { return static_cast<std::byte*>(run.op.recv_buffer); }
 const std::byte* input(OpContext& run) { return static_cast<const std::byte*>(run.op.send_buffer); }
 
-// Every rank of the host reduces all inline payloads itself: cheaper than a second meeting.
 void reduce_inline_payloads(OpContext& run, void* dst, Stage stage) {
   std::vector<const void*> sources(static_cast<size_t>(run.local_size()));
   for (int peer = 0; peer < run.local_size(); ++peer) sources[peer] = run.node().segment().inline_slot(peer, run.number);
@@ -24,22 +23,37 @@ Task allreduce(OpContext& run) {
   const Topology& topology = run.topology();
   if (topology.size() == 1) return reduce_alone(run, run.op.count);
   if (chosen_algorithm(OpKind::allreduce, run.bytes()) == Algorithm::ring) return allreduce_ring(run);
-  if (run.bytes() > kInlineBytes) return allreduce_hierarchical(run);
-  return topology.one_host() ? allreduce_inline(run) : allreduce_leaders(run);
-}
-
-Task allreduce_inline(OpContext& run) {
-  co_await run.may_enter();
-  run.announce_inline(run.op.send_buffer, run.bytes());
-  co_await run.all_reached(kEntered);
-  run.check_records();
-  if (run.op.count != 0) reduce_inline_payloads(run, run.op.recv_buffer, Stage::whole);
+  return run.bytes() > kInlineBytes ? allreduce_hierarchical(run) : allreduce_leaders(run);
 }
 
 Task allreduce_whole(OpContext& run) {
   reduce_range_directly(run, run.reducer(), {0, run.op.count}, output(run), Stage::whole);
   run.reach(kDone);
   co_await run.all_reached(kDone);
+}
+
+// In place, a chunk may be overwritten only when the other has taken its copy of it. While it does, we take ours of the next one.
+Task allreduce_whole_in_place(OpContext& run) {
+  constexpr size_t kChunkBytes = Scratch::kTileBytes;
+  Reducer reducer = run.reducer();
+  size_t total = run.bytes();
+  size_t chunks = (total + kChunkBytes - 1) / kChunkBytes;
+  int peer = 1 - run.local();
+  std::byte* tiles = run.comm.scratch.tiles(2, kChunkBytes);
+  auto bytes_of = [&](size_t chunk) { return std::min(kChunkBytes, total - chunk * kChunkBytes); };
+  for (size_t chunk = 0; chunk <= chunks; ++chunk) {
+    if (chunk < chunks) {
+      run.memory().read(peer, run.record(peer).send, chunk * kChunkBytes, tiles + chunk % 2 * kChunkBytes, bytes_of(chunk));
+      run.reach(kFirstChunk + chunk);
+    }
+    if (chunk == 0) continue;
+    size_t ready = chunk - 1;
+    co_await run.reached(peer, kFirstChunk + ready);
+    const void* sources[2];
+    sources[run.local()] = input(run) + ready * kChunkBytes;
+    sources[peer] = tiles + ready % 2 * kChunkBytes;
+    reducer.reduce(sources, output(run) + ready * kChunkBytes, bytes_of(ready) / run.element_bytes(), Stage::whole);
+  }
 }
 
 // Four slots let a rank copy ahead while the other still reads. After announcing v chunks a rank has reduced all but the last two of them,
@@ -88,6 +102,10 @@ Task allreduce_hierarchical(OpContext& run) {
     }
     if (!run.any_in_place()) {
       co_await allreduce_whole(run);
+      co_return;
+    }
+    if (!run.any_mapped()) {
+      co_await allreduce_whole_in_place(run);
       co_return;
     }
   }

@@ -1,5 +1,5 @@
 // Barrier: in the host by meeting, between hosts by an exchange of empty messages among the first ranks.
-#include "trireme/ccl/algorithms/op_context.h"
+#include "trireme/ccl/algorithms/inline.h"
 
 namespace trireme::ccl {
 
@@ -24,7 +24,6 @@ Task barrier(OpContext& run) {
   run.announce_inline(nullptr, 0);
   co_await run.all_reached(kEntered);
   run.check_records();
-  if (run.topology().one_host()) co_return;
   if (run.local() == 0) {
     co_await disseminate(run);
     run.reach(kPartReady);
@@ -34,6 +33,7 @@ Task barrier(OpContext& run) {
 }
 
 Task run_collective(OpContext& run) {
+  if (fits_inline(run.topology(), run.op)) return meet_inline(run, false);
   switch (run.op.kind) {
     case OpKind::barrier:
       return barrier(run);

@@ -93,6 +93,14 @@ bool OpContext::any_in_place() {
   return false;
 }
 
+bool OpContext::any_mapped() {
+  if (memory().access() == PeerMemory::Access::same_process) return true;
+  for (int peer = 0; peer < local_size(); ++peer) {
+    if (record(peer).send.region != 0) return true;
+  }
+  return false;
+}
+
 View OpContext::block_view(int local_peer, int block) {
   if (local_peer == local()) return block_views_[block];
   View view;

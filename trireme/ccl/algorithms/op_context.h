@@ -93,6 +93,8 @@ class OpContext {
   // Every rank's buffers can be read and written by the others: the same answer on every rank of the host.
   bool all_reachable();
   bool any_in_place();
+  // Some rank's buffers are plain pointers to the others: they need no copying before use.
+  bool any_mapped();
   // Block `rank` of a peer that announced one block per rank.
   View block_view(int local_peer, int block);
   // Throws Mismatch when a peer's count is not what this rank expects of it.

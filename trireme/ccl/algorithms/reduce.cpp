@@ -94,19 +94,6 @@ bool result_over_inputs(OpContext& run, Range mine) {
   return !apart && recv != send + mine.begin * element;
 }
 
-Task reduce_scatter_inline(OpContext& run) {
-  Range mine = ranges_of(run)[run.rank()];
-  co_await run.may_enter();
-  run.announce_inline(run.op.send_buffer, total_bytes(run));
-  co_await run.all_reached(kEntered);
-  run.check_records();
-  std::vector<const void*> sources;
-  for (int peer = 0; peer < run.local_size(); ++peer) {
-    sources.push_back(run.node().segment().inline_slot(peer, run.number) + mine.begin * run.element_bytes());
-  }
-  if (mine.count() != 0) run.reducer().reduce(sources, run.op.recv_buffer, mine.count());
-}
-
 Task reduce_scatter_in_host(OpContext& run) {
   std::vector<Range> ranges = ranges_of(run);
   Range mine = ranges[run.rank()];
@@ -200,8 +187,7 @@ Task reduce_scatter_between_hosts(OpContext& run) {
 
 Task reduce_scatter(OpContext& run) {
   if (run.size() == 1) return reduce_alone(run, run.op.recv_counts[0]);
-  if (!run.topology().one_host()) return reduce_scatter_between_hosts(run);
-  return total_bytes(run) <= kInlineBytes ? reduce_scatter_inline(run) : reduce_scatter_in_host(run);
+  return run.topology().one_host() ? reduce_scatter_in_host(run) : reduce_scatter_between_hosts(run);
 }
 
 }  // namespace trireme::ccl

@@ -53,8 +53,9 @@ class registry {
   std::unordered_map<datatype, size_t> bytes_;
 };
 
+// Never destroyed: a program's static objects may still use it.
 registry& registered() {
-  static registry types;
+  static registry& types = *new registry;
   return types;
 }
 

@@ -135,7 +135,7 @@ plan plan_of_reduction(OpKind kind, const void* send_buf, void* recv_buf, size_t
 
 template <auto function_id, class Attr>
 reduction_request request_of(reduction rtype, datatype dtype, const Attr& attr) {
-  bytes_of(dtype);
+  bytes_of(dtype);  // throws for a type that does not exist
   return {rtype, dtype, attr.template get<function_id>().get(), attr.template get<operation_attr_id::match_id>()};
 }
 
@@ -146,7 +146,7 @@ event allgather(const void* send_buf, void* recv_buf, size_t send_count, datatyp
   return translating("allgather", [&] {
     const vector_class<size_t> counts(size_of(comm), send_count);
     auto blocks = end_to_end("recv_buf", recv_buf, counts, dtype);
-    return start(comm, plan_allgather(send_buf, send_count, std::move(blocks), dtype, comm.rank()), attr, deps);
+    return start(comm, plan_allgather(send_buf, send_count, std::move(blocks), dtype, rank_of(comm)), attr, deps);
   });
 }
 
@@ -155,7 +155,7 @@ event allgather(const void* send_buf, const vector_class<void*>& recv_bufs, size
   return translating("allgather", [&] {
     const vector_class<size_t> counts(size_of(comm), send_count);
     auto blocks = apart("recv_bufs", recv_bufs, counts, dtype);
-    return start(comm, plan_allgather(send_buf, send_count, std::move(blocks), dtype, comm.rank()), attr, deps);
+    return start(comm, plan_allgather(send_buf, send_count, std::move(blocks), dtype, rank_of(comm)), attr, deps);
   });
 }
 
@@ -164,7 +164,7 @@ event allgatherv(const void* send_buf, size_t send_count, void* recv_buf, const 
   return translating("allgatherv", [&] {
     check_entries("recv_counts", recv_counts.size(), size_of(comm));
     auto blocks = end_to_end("recv_buf", recv_buf, recv_counts, dtype);
-    return start(comm, plan_allgather(send_buf, send_count, std::move(blocks), dtype, comm.rank()), attr, deps);
+    return start(comm, plan_allgather(send_buf, send_count, std::move(blocks), dtype, rank_of(comm)), attr, deps);
   });
 }
 
@@ -174,7 +174,7 @@ event allgatherv(const void* send_buf, size_t send_count, const vector_class<voi
   return translating("allgatherv", [&] {
     check_entries("recv_counts", recv_counts.size(), size_of(comm));
     auto blocks = apart("recv_bufs", recv_bufs, recv_counts, dtype);
-    return start(comm, plan_allgather(send_buf, send_count, std::move(blocks), dtype, comm.rank()), attr, deps);
+    return start(comm, plan_allgather(send_buf, send_count, std::move(blocks), dtype, rank_of(comm)), attr, deps);
   });
 }
 

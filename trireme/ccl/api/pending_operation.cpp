@@ -25,25 +25,23 @@ void pending_operation::submit() {
 }
 
 bool pending_operation::test() {
-  if (refusal_) std::rethrow_exception(refusal_);
+  if (failure_) std::rethrow_exception(failure_);
+  if (settled_) return true;
   if (!submitted_) return false;
+  bool over = true;
   try {
-    if (!request_.test()) return false;
+    over = request_.test();
   } catch (...) {
-    settled_ = true;
-    throw;
+    // settle() throws it again.
   }
-  settled_ = true;
-  finish();
-  return true;
+  if (over) settle();
+  return over;
 }
 
 void pending_operation::wait() {
-  if (refusal_) std::rethrow_exception(refusal_);
+  if (failure_) std::rethrow_exception(failure_);
   if (!submitted_) throw exception("ccl", "event", "its operation is in a group that has not ended: call group_end first");
-  settled_ = true;
-  request_.wait();
-  finish();
+  if (!settled_) settle();
 }
 
 void pending_operation::abandon() noexcept {
@@ -57,9 +55,20 @@ void pending_operation::abandon() noexcept {
   }
 }
 
-void pending_operation::finish() {
-  if (auto finish = std::exchange(plan_.finish, nullptr)) finish();
-  plan_.scratch.reset();
+// Lets go of the communicator as well: an event may be kept for long, a static one until after the library's own statics are
+// gone.
+void pending_operation::settle() {
+  settled_ = true;
+  try {
+    request_.wait();
+    if (plan_.finish) plan_.finish();
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+  plan_ = {};
+  request_ = {};
+  communicator_.reset();
+  if (failure_) std::rethrow_exception(failure_);
 }
 
 }  // namespace ccl::inline v1::detail

@@ -35,7 +35,7 @@ class pending_operation {
   // Waits for the dependencies. Throws what they or the submission failed with.
   void submit();
   // Will not be submitted, because of `why`.
-  void refuse(std::exception_ptr why) { refusal_ = std::move(why); }
+  void refuse(std::exception_ptr why) { failure_ = std::move(why); }
 
   // Both throw what the operation failed with. Until it is submitted, test() is false and wait() throws.
   bool test();
@@ -44,7 +44,7 @@ class pending_operation {
   void abandon() noexcept;
 
  private:
-  void finish();
+  void settle();
 
   std::shared_ptr<core::Communicator> communicator_;
   plan plan_;
@@ -52,9 +52,8 @@ class pending_operation {
   std::vector<std::shared_ptr<pending_operation>> dependencies_;
   core::Request request_;
   bool submitted_ = false;
-  std::exception_ptr refusal_;
-  // Somebody has learnt how it ended.
-  bool settled_ = false;
+  bool settled_ = false;  // it is over, and somebody has learnt how
+  std::exception_ptr failure_;
 };
 
 // Submits now, or at the end of this thread's group.

@@ -55,8 +55,9 @@ class registry {
   std::unordered_map<reduction, pre_mul_sum> sums_;
 };
 
+// Never destroyed: a program's static objects may still use it.
 registry& created() {
-  static registry reductions;
+  static registry& reductions = *new registry;
   return reductions;
 }
 
@@ -84,21 +85,16 @@ void scale_numbers(const void* in, void* out, size_t count, const void* scalar) 
 void scale(datatype dtype, const void* in, void* out, size_t count, const void* scalar) {
   switch (dtype) {
     case datatype::int8:
-    case datatype::uint8:
-      return scale_numbers<uint8_t>(in, out, count, scalar);
+    case datatype::uint8: return scale_numbers<uint8_t>(in, out, count, scalar);
     case datatype::int16:
     case datatype::uint16:
       return scale<uint16_t>(in, out, count, scalar, [](uint32_t a, uint32_t b) { return static_cast<uint16_t>(a * b); });
     case datatype::int32:
-    case datatype::uint32:
-      return scale_numbers<uint32_t>(in, out, count, scalar);
+    case datatype::uint32: return scale_numbers<uint32_t>(in, out, count, scalar);
     case datatype::int64:
-    case datatype::uint64:
-      return scale_numbers<uint64_t>(in, out, count, scalar);
-    case datatype::float32:
-      return scale_numbers<float>(in, out, count, scalar);
-    case datatype::float64:
-      return scale_numbers<double>(in, out, count, scalar);
+    case datatype::uint64: return scale_numbers<uint64_t>(in, out, count, scalar);
+    case datatype::float32: return scale_numbers<float>(in, out, count, scalar);
+    case datatype::float64: return scale_numbers<double>(in, out, count, scalar);
     case datatype::float16:
       return scale<trireme::float16>(in, out, count, scalar, [](trireme::float16 a, trireme::float16 b) {
         return trireme::to_float16(to_float(a) * to_float(b));
@@ -180,18 +176,12 @@ void plan_custom(plan& plan, const reduction_request& request, int rank, int siz
 
 core::Reduction predefined(reduction rtype) {
   switch (rtype) {
-    case reduction::sum:
-      return core::Reduction::sum;
-    case reduction::prod:
-      return core::Reduction::prod;
-    case reduction::min:
-      return core::Reduction::min;
-    case reduction::max:
-      return core::Reduction::max;
-    case reduction::avg:
-      return core::Reduction::avg;
-    default:
-      throw trireme::InvalidArgument(trireme::str("rtype = ", static_cast<int>(rtype), " is not a reduction"));
+    case reduction::sum: return core::Reduction::sum;
+    case reduction::prod: return core::Reduction::prod;
+    case reduction::min: return core::Reduction::min;
+    case reduction::max: return core::Reduction::max;
+    case reduction::avg: return core::Reduction::avg;
+    default: throw trireme::InvalidArgument(trireme::str("rtype = ", static_cast<int>(rtype), " is not a reduction"));
   }
 }
 

@@ -3,8 +3,10 @@
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 
+#include "trireme/base/env.h"
 #include "trireme/base/error.h"
 #include "trireme/ccl/bootstrap/pmi.h"
 
@@ -14,6 +16,7 @@ namespace {
 
 struct Launcher {
   const char* name;
+  const char* setting;  // its name in CCL_PROCESS_LAUNCHER
   const char* rank;
   const char* size;
   const char* local_rank;
@@ -24,11 +27,11 @@ struct Launcher {
 // for all its workers. It is known by LOCAL_RANK: scripts for other launchers set RANK and WORLD_SIZE by hand, and a
 // PyTorchJob numbers its pods with them.
 constexpr std::array kLaunchers = {
-    Launcher{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
-    Launcher{"hydra", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
-    Launcher{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+    Launcher{"torchrun", "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+    Launcher{"hydra", "hydra", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    Launcher{"Open MPI", "pmix", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
              "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    Launcher{"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
+    Launcher{"Slurm", "pmix", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
 };
 
 int number(const char* name, int absent) {
@@ -52,7 +55,10 @@ bool started_by(const Launcher& launcher) {
 }  // namespace
 
 std::optional<LauncherRank> launcher_rank() {
+  // Unset, whoever left its variables counts; set, only the one that is named.
+  const std::string wanted = env::is_set("CCL_PROCESS_LAUNCHER") ? env::text("CCL_PROCESS_LAUNCHER") : "";
   for (const Launcher& launcher : kLaunchers) {
+    if (!wanted.empty() && wanted != launcher.setting) continue;
     if (!started_by(launcher)) continue;
     LauncherRank found{number(launcher.rank, 0), number(launcher.size, 1), number(launcher.local_rank, 0),
                        number(launcher.local_size, 1), launcher.name};

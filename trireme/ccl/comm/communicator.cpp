@@ -47,6 +47,7 @@ std::shared_ptr<Communicator> Communicator::create(int size, int rank, std::shar
   if (rank < 0 || rank >= size) throw InvalidArgument(str("rank = ", rank, ": the ranks of ", size, " go from 0 to ", size - 1));
   if (!store && size > 1) throw InvalidArgument("store is null: the ranks have no way to find each other");
   env::warn_about_unknown();
+  env::text("CCL_UNORDERED_COLL");  // refuses what would give wrong results
   Deadline deadline = connect_deadline(options);
   auto alone = size == 1 && !store ? make_memory_store() : nullptr;
   auto control = Control::meet(size, rank, store ? *store : *alone, "trireme/" + options.name, deadline);

@@ -2,10 +2,15 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "trireme/base/env.h"
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/ccl/algorithms/choice.h"
+#include "trireme/ccl/bootstrap/forked_child.h"
+#include "trireme/ccl/comm/debug_signal.h"
 #include "trireme/ccl/fabric/ofi/ofi_lane.h"
 #include "trireme/ccl/fabric/tcp/tcp_mesh.h"
 
@@ -19,6 +24,18 @@ void raise_descriptor_limit() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// A forked child that keeps the launcher's channel open keeps mpirun from seeing that its rank has died.
+void keep_launcher_channel_to_ourselves() {
+  const char* channel = std::getenv("PMI_FD");
+  if (channel && std::atoi(channel) > 2) register_fd(std::atoi(channel));
+}
+
+CommunicatorOptions with_defaults(CommunicatorOptions options) {
+  auto timeout = env::duration("TRIREME_TIMEOUT_MS");
+  if (options.timeout == std::chrono::milliseconds::max() && timeout.count() > 0) options.timeout = timeout;
+  return options;
 }
 
 bool pids_are_known(const LocalGroup& local) {
@@ -36,14 +53,14 @@ Deadline connect_deadline(const CommunicatorOptions& options) {
 
 std::shared_ptr<CommunicatorState> build_communicator(std::unique_ptr<Control> control, const CommunicatorOptions& options,
                                                       Deadline deadline) {
-  static const bool once = (raise_descriptor_limit(), true);
+  static const bool once = (raise_descriptor_limit(), keep_launcher_channel_to_ourselves(), true);
   static_cast<void>(once);
   reload_algorithm_choices();
   std::string label = options.host_label.empty() ? env::text("TRIREME_HOST") : options.host_label;
   Meeting meeting = meet_locally(*control, label, deadline);
   CommunicatorParts parts;
   parts.rank = control->rank();
-  parts.options = options;
+  parts.options = with_defaults(options);
   bool several_hosts = *std::max_element(meeting.hosts.begin(), meeting.hosts.end()) > 0;
   if (several_hosts) {
     parts.streams = connect_tcp_mesh(*control, meeting.hosts, deadline);
@@ -60,6 +77,7 @@ std::shared_ptr<CommunicatorState> build_communicator(std::unique_ptr<Control> c
   if (keep_control) parts.control = std::move(control);
   auto state = std::make_shared<CommunicatorState>(std::move(parts));
   state->open();
+  report_on_signal(state);
   if (log_enabled(LogLevel::info) && state->topology().rank == 0) log(LogLevel::info, "communicator: " + state->describe());
   return state;
 }
@@ -80,7 +98,7 @@ std::vector<std::shared_ptr<CommunicatorState>> build_thread_communicators(int s
     parts.local.members = members;
     parts.local.me = rank;
     parts.local.access = env::flag("TRIREME_DIRECT_READ") ? PeerMemory::Access::same_process : PeerMemory::Access::regions_only;
-    parts.options = options;
+    parts.options = with_defaults(options);
     states.push_back(std::make_shared<CommunicatorState>(std::move(parts)));
     states.back()->open();
   }

@@ -9,6 +9,7 @@
 #include "trireme/base/env.h"
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
+#include "trireme/ccl/algorithms/inline.h"
 #include "trireme/ccl/comm/workers.h"
 #include "trireme/ccl/node/ring_stream.h"
 #include "trireme/cpu/affinity.h"
@@ -89,9 +90,11 @@ CommunicatorState::CommunicatorState(CommunicatorParts parts)
   context_.emplace(CommContext{engine_, *node_, *messenger_, topology_, {}});
 
   // Polling pays only while every rank of the host has a core to itself.
-  more_ranks_than_cores_ = node_->size() > cpu::granted_cores();
   long long spins = env::integer("CCL_SPIN_COUNT");
-  spin_rounds_ = spins >= 0 ? static_cast<int>(spins) : more_ranks_than_cores_ ? 20 : 2000;
+  bool crowded = node_->size() > cpu::granted_cores();
+  spin_rounds_ = spins >= 0 ? static_cast<int>(spins) : crowded ? 20 : 2000;
+  spin_by_time_ = spins < 0 && !crowded;
+  at_once_rounds_ = std::min(spin_rounds_, 500);
   offload_ = env::flag("CCL_WORKER_OFFLOAD");
 }
 
@@ -105,31 +108,73 @@ RequestPtr CommunicatorState::submit(Operation op) {
     Reducer(op.type, op.reduction, topology_.size(), op.custom);  // throws where the pair has no meaning
   }
   if (poisoned_.load(std::memory_order_acquire) || node_->poisoned()) std::rethrow_exception(error());
-  auto timeout = op.timeout.count() > 0 ? op.timeout : options_.timeout;
-  bool small = bytes_of(op) <= kInlineSubmitBytes;
   bool caller_waits = op.caller_waits;
-  auto request = std::make_shared<RequestState>(shared_from_this(), std::move(op), Deadline::after(timeout));
-  pending_.fetch_add(1, std::memory_order_acq_rel);
-  {
-    std::lock_guard lock(inbox_mutex_);
-    inbox_.push_back(request);
-    inbox_size_.store(inbox_.size(), std::memory_order_seq_cst);
+  RequestPtr request;
+  if (fits_inline(topology_, op) && pending_.load(std::memory_order_acquire) == 0 && try_drive()) {
+    bool done = run_at_once(op, request);
+    stop_driving();
+    if (done) return nullptr;
   }
-  if (caller_waits) return request;
+  if (!request) request = enqueue(op);
+  if (!caller_waits && !request->finished.load(std::memory_order_acquire)) call_for_progress(*request);
+  return request;
+}
+
+// A small operation within the host, with nothing else under way: if the others are here, it takes no more than a look at each. If
+// they are not, what has been announced goes on as a coroutine. True: it is complete. The caller has the turn.
+bool CommunicatorState::run_at_once(Operation& op, RequestPtr& request) {
+  OpContext run(*context_, op, last_number_ + 1);
+  if (pending_.load(std::memory_order_acquire) != 0 || !may_announce(run)) return false;
+  ++last_number_;
+  announce_payload(run);
+  for (int round = 0; round < at_once_rounds_ && !all_announced(run); ++round) pause();
+  if (!all_announced(run)) {
+    request = make_request(op);
+    request->announced_as = last_number_;
+    collectives_.push_front(request);
+    start_next_collective();
+    return false;
+  }
+  try {
+    finish_inline(run);
+  } catch (const Error&) {
+    fail(std::current_exception());
+    stop_driving();
+    throw;
+  }
+  return true;
+}
+
+RequestPtr CommunicatorState::make_request(Operation& op) {
+  auto timeout = op.timeout.count() > 0 ? op.timeout : options_.timeout;
+  pending_.fetch_add(1, std::memory_order_acq_rel);
+  return std::make_shared<RequestState>(shared_from_this(), std::move(op), Deadline::after(timeout));
+}
+
+RequestPtr CommunicatorState::enqueue(Operation& op) {
+  RequestPtr request = make_request(op);
+  std::lock_guard lock(inbox_mutex_);
+  inbox_.push_back(request);
+  inbox_size_.store(inbox_.size(), std::memory_order_seq_cst);
+  return request;
+}
+
+// Nobody may be driving: do a little of it here, then see that somebody does the rest.
+void CommunicatorState::call_for_progress(RequestState& request) {
+  bool small = bytes_of(request.op) <= kInlineSubmitBytes;
   if (small && try_drive()) {
     // The peers are often here already: look for as long as calling a worker would take.
-    for (int round = 0; round < std::min(spin_rounds_, 200) && !request->finished; ++round) {
+    for (int round = 0; round < std::min(spin_rounds_, 200) && !request.finished; ++round) {
       if (!poll()) pause();
     }
     stop_driving();
+    if (request.finished.load(std::memory_order_acquire)) return;
   }
-  if (!request->finished.load(std::memory_order_acquire)) {
-    if (asleep_.load(std::memory_order_seq_cst)) interrupt();
-    // A caller that always waits at once does the work itself; a worker that looks in now and then covers the exception.
-    bool caller_usually_waits = blocking_streak_.load(std::memory_order_relaxed) >= 4;
-    if (offload_ && !(caller_usually_waits && lingering.load(std::memory_order_acquire))) Workers::instance().call(shared_from_this());
-  }
-  return request;
+  if (asleep_.load(std::memory_order_seq_cst)) interrupt();
+  // Waking a worker costs more than a small operation, and a caller that always waits at once does the work itself: a worker that
+  // looks in now and then covers the exceptions.
+  bool can_wait = small || blocking_streak_.load(std::memory_order_relaxed) >= 4;
+  if (offload_ && !(can_wait && lingering.load(std::memory_order_acquire))) Workers::instance().call(shared_from_this());
 }
 
 bool CommunicatorState::wait(RequestState& request, Deadline deadline) {
@@ -139,7 +184,7 @@ bool CommunicatorState::wait(RequestState& request, Deadline deadline) {
     if (try_drive()) {
       if (!drove_first) blocking_streak_.store(std::min(8, blocking_streak_.load(std::memory_order_relaxed) + 1), std::memory_order_relaxed);
       drove_first = true;
-      drive([&] { return request.finished.load(std::memory_order_relaxed) || (!deadline.is_never() && deadline.passed()); });
+      drive([&] { return request.finished.load(std::memory_order_relaxed) || (!deadline.is_never() && deadline.passed()); }, Patience::caller);
       stop_driving();
       continue;
     }
@@ -158,11 +203,11 @@ void CommunicatorState::nudge() {
   stop_driving();
 }
 
-void CommunicatorState::drive(const std::function<bool()>& stop) {
-  int rounds = 0;
+void CommunicatorState::drive(const std::function<bool()>& stop, Patience patience) {
+  Idle idle{patience};
   while (!stop()) {
-    if (poll()) rounds = 0;
-    else if (!stop()) idle(rounds);
+    if (poll()) idle.rounds = 0;
+    else if (!stop()) this->idle(idle);
   }
 }
 
@@ -232,9 +277,10 @@ void CommunicatorState::start(const RequestPtr& request) {
   if (is_message(request->op)) {
     request->task = point_to_point(*request);
   } else {
-    request->number = ++last_number_;
+    bool announced = request->announced_as != 0;
+    request->number = announced ? request->announced_as : ++last_number_;
     request->run = std::make_unique<OpContext>(*context_, request->op, request->number);
-    request->task = run_collective(*request->run);
+    request->task = announced ? meet_inline(*request->run, true) : run_collective(*request->run);
   }
   request->task.start();
 }
@@ -276,6 +322,8 @@ bool CommunicatorState::reap() {
     collectives_.pop_front();
     collective_started_ = false;
     if (request->task.error()) fail(request->task.error());
+    // What needed no meeting (a communicator of one rank) counts as entered all the same: the next operation waits for that.
+    else if (node_->progress_of(node_->rank()) < progress_value(request->number, kEntered)) node_->advance(progress_value(request->number, kEntered));
     finish(request, request->task.error());
     any = true;
     if (!engine_.failure()) start_next_collective();
@@ -308,9 +356,16 @@ void CommunicatorState::finish(const RequestPtr& request, std::exception_ptr err
 
 // ---- waiting for peers
 
-void CommunicatorState::idle(int& rounds) {
-  if (++rounds < spin_rounds_) {
-    if (rounds % 256 == 0) check_deadlines();
+// Polls for a while, then sleeps. A caller has nothing better to do, and where every rank has a core it polls for longer than another process's
+// time slice: a rank that goes to sleep whenever its peer is off its core soon finds both of them asleep in turn, which measured 30
+// times slower beside busy processes. A worker's core may be wanted for computing, and so may any core where ranks outnumber them.
+void CommunicatorState::idle(Idle& idle) {
+  constexpr auto kCallerPolls = std::chrono::milliseconds(5);
+  if (++idle.rounds == 1) idle.since = std::chrono::steady_clock::now();
+  bool poll_on = idle.rounds < spin_rounds_;
+  if (!poll_on && idle.patience == Patience::caller && spin_by_time_) poll_on = std::chrono::steady_clock::now() - idle.since < kCallerPolls;
+  if (idle.rounds % 256 == 0) check_deadlines();
+  if (poll_on) {
     pause();
     return;
   }
@@ -328,6 +383,7 @@ void CommunicatorState::sleep() {
   if (collective_started_) wake = Deadline::earlier(wake, collectives_.front()->deadline);
   for (const RequestPtr& message : messages_) wake = Deadline::earlier(wake, message->deadline);
   int timeout_ms = wake.left_ms(100);
+  remember_waits();
   asleep_.store(true, std::memory_order_seq_cst);
   if (fds.empty()) {
     node_->sleep(only, [this] { return poll(); }, microseconds(1000 * timeout_ms + 50));
@@ -424,20 +480,21 @@ std::string CommunicatorState::describe() const {
   return text;
 }
 
+// Leaves, before a sleep, what a report will say: whoever asks must not touch the driver's things.
+void CommunicatorState::remember_waits() {
+  std::string text = collective_started_ ? str(ccl::describe(collectives_.front()->op), " #", collectives_.front()->number) : "messages";
+  text += ", waiting for " + engine_.describe_waits();
+  std::lock_guard lock(report_mutex_);
+  waits_ = std::move(text);
+  waited_ = node_->waited();
+}
+
 std::string CommunicatorState::report() {
-  std::string text = str("rank ", topology_.rank, ": ");
-  if (!has_work()) {
-    text += "nothing under way";
-  } else if (try_drive()) {
-    text += collective_started_ ? str(ccl::describe(collectives_.front()->op), " #", collectives_.front()->number) : "a message";
-    text += str(", waiting for ", engine_.describe_waits());
-    stop_driving();
-  } else {
-    text += "an operation is being carried out";
-  }
-  for (int peer = 0; peer < node_->size(); ++peer) {
-    if (peer == node_->rank()) continue;
-    text += str("; waited ", std::chrono::duration<double>(node_->waited()[peer]).count(), " s for rank ", node_->global_rank(peer));
+  std::lock_guard lock(report_mutex_);
+  std::string text = str("rank ", topology_.rank, ": ", !has_work() ? "nothing under way" : waits_.empty() ? "working" : waits_);
+  for (size_t peer = 0; peer < waited_.size(); ++peer) {
+    if (static_cast<int>(peer) == node_->rank()) continue;
+    text += str("; waited ", std::chrono::duration<double>(waited_[peer]).count(), " s for rank ", node_->global_rank(static_cast<int>(peer)));
   }
   return text;
 }

@@ -37,6 +37,7 @@ struct RequestState {
   Operation op;
   Deadline deadline;
   uint64_t number = 0;
+  uint64_t announced_as = 0;  // its number, if its first step was done when it was submitted
   std::unique_ptr<OpContext> run;
   Task task;
   Transfer transfer;  // of point-to-point operations
@@ -72,6 +73,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::string describe() const;
   std::string report();
 
+  // Null: it is complete already.
   RequestPtr submit(Operation op);
   // False when the deadline passed first. Does not throw what the operation failed with.
   bool wait(RequestState& request, Deadline deadline);
@@ -82,10 +84,12 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::exception_ptr error();
 
   // ---- for the workers
+  bool closed() const { return closing_.load(std::memory_order_acquire); }
   bool has_work() const { return pending_.load(std::memory_order_acquire) != 0; }
   bool try_drive() { return !driving_.exchange(true, std::memory_order_acquire); }
   // Drives until there is no more work, or `stop`. The caller has the turn.
-  void drive(const std::function<bool()>& stop);
+  enum class Patience { caller, worker };
+  void drive(const std::function<bool()>& stop, Patience patience);
   // A few rounds, without sleeping: for a thread that has several communicators to look after.
   bool drive_briefly();
   void stop_driving();
@@ -95,6 +99,10 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void worker_took_over() { blocking_streak_.store(0, std::memory_order_relaxed); }
 
  private:
+  bool run_at_once(Operation& op, RequestPtr& request);
+  RequestPtr make_request(Operation& op);
+  RequestPtr enqueue(Operation& op);
+  void call_for_progress(RequestState& request);
   bool poll();
   bool take_inbox();
   void start(const RequestPtr& request);
@@ -105,8 +113,14 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void poison(PoisonNote note, int except);
   void check_deadlines();
   std::string missing_ranks(const RequestState& request);
-  void idle(int& rounds);
+  struct Idle {
+    Patience patience;
+    int rounds = 0;
+    std::chrono::steady_clock::time_point since{};
+  };
+  void idle(Idle& idle);
   void sleep();
+  void remember_waits();
   Task point_to_point(RequestState& request);
   void watch_peers();
   void peer_died(int rank, const std::string& how);
@@ -138,7 +152,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::list<RequestPtr> messages_;
   uint64_t last_number_ = 0;
   int spin_rounds_ = 0;
-  bool more_ranks_than_cores_ = false;
+  int at_once_rounds_ = 0;
+  bool spin_by_time_ = false;
 
   // Taking turns.
   std::atomic<bool> driving_{false};
@@ -149,6 +164,11 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::condition_variable wait_changed_;
   std::atomic<int> blocking_streak_{0};
   bool offload_ = true;
+
+  // For reports.
+  std::mutex report_mutex_;
+  std::string waits_;
+  std::vector<std::chrono::nanoseconds> waited_;
 
   // The end.
   std::mutex poison_mutex_;

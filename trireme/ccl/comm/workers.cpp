@@ -5,6 +5,7 @@
 
 #include "trireme/base/env.h"
 #include "trireme/ccl/bootstrap/forked_child.h"
+#include "trireme/ccl/bootstrap/pmi.h"
 #include "trireme/ccl/comm/state.h"
 #include "trireme/cpu/affinity.h"
 
@@ -18,6 +19,35 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kLinger = std::chrono::milliseconds(20);
 constexpr auto kLookIn = std::chrono::microseconds(500);
 constexpr auto kNap = std::chrono::microseconds(50);
+
+struct LocalPlace {
+  size_t rank = 0, size = 1;
+};
+
+// Which of the host's ranks this process is, as far as the launcher tells.
+LocalPlace local_place() {
+  if (env::is_set("CCL_PROCESS_LAUNCHER") && env::text("CCL_PROCESS_LAUNCHER") == "none") {
+    return {static_cast<size_t>(env::integer("CCL_LOCAL_RANK")), static_cast<size_t>(env::integer("CCL_LOCAL_SIZE"))};
+  }
+  auto launched = launcher_rank();
+  if (!launched) return {};
+  return {static_cast<size_t>(launched->local_rank), static_cast<size_t>(launched->local_size)};
+}
+
+// One CPU per worker, or none where they are not pinned. A list names the workers of all local ranks, or of each when it is short. By
+// itself a worker is pinned to one of the last CPUs, and only where that leaves every rank of the host one to compute on.
+std::vector<int> worker_cpus(size_t count) {
+  std::vector<int> list = cpu::parse_cpu_list(env::text("CCL_WORKER_AFFINITY"));
+  LocalPlace place = local_place();
+  std::vector<int> chosen;
+  if (list.empty()) {
+    std::vector<int> allowed = cpu::allowed_cpus();
+    if (allowed.size() < place.size * (count + 1)) return {};
+    list.assign(allowed.rbegin(), allowed.rbegin() + static_cast<long>(place.size * count));
+  }
+  for (size_t i = 0; i < count; ++i) chosen.push_back(list[(place.rank * count + i) % list.size()]);
+  return chosen;
+}
 
 }  // namespace
 
@@ -46,12 +76,12 @@ Workers::~Workers() {
 
 void Workers::start() {
   generation_ = fork_generation();
-  std::vector<int> cpus = cpu::parse_cpu_list(env::text("CCL_WORKER_AFFINITY"));
   auto count = static_cast<size_t>(env::integer("CCL_WORKER_COUNT"));
+  std::vector<int> cpus = worker_cpus(count);
   for (size_t i = 0; i < count; ++i) {
     workers_.push_back(std::make_unique<Worker>());
     Worker& worker = *workers_.back();
-    int cpu = cpus.empty() ? -1 : cpus[i % cpus.size()];
+    int cpu = cpus.empty() ? -1 : cpus[i];
     worker.thread = std::thread([this, &worker, cpu] { run(worker, cpu); });
   }
 }
@@ -93,6 +123,7 @@ void Workers::run(Worker& worker, int cpu) {
       worker.new_work.store(false, std::memory_order_release);
     }
     serve(worker, clients);
+    std::erase_if(clients, [](const auto& client) { return client->closed(); });
     bool busy = std::any_of(clients.begin(), clients.end(), [](const auto& client) { return client->has_work(); });
     if (busy) last_work = Clock::now();
     if (busy || Clock::now() - last_work < kLinger) continue;
@@ -118,7 +149,8 @@ void Workers::serve(Worker& worker, std::vector<std::shared_ptr<CommunicatorStat
           std::lock_guard lock(worker.mutex);
           worker.driving = client;
         }
-        client->drive([&] { return !client->has_work() || worker.new_work.load(std::memory_order_acquire); });
+        client->drive([&] { return !client->has_work() || worker.new_work.load(std::memory_order_acquire); },
+                      CommunicatorState::Patience::worker);
         std::lock_guard lock(worker.mutex);
         worker.driving.reset();
         moved = true;

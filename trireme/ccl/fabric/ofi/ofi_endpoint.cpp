@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "trireme/base/error.h"
+#include "trireme/ccl/fabric/ofi/ofi_offers.h"
 
 namespace trireme::ccl {
 
@@ -75,10 +76,7 @@ int OfiEndpoint::tag_bits() const {
   return format == 0 ? 64 : std::bit_width(format);
 }
 
-bool OfiEndpoint::crashes_when_closed_busy() const {
-  std::string provider = info_->fabric_attr->prov_name;
-  return provider == "tcp;ofi_rxm" || provider == "net;ofi_rxm";
-}
+bool OfiEndpoint::crashes_when_closed_busy() const { return is_rxm_over_sockets(info_->fabric_attr->prov_name); }
 
 bool OfiEndpoint::may_wait() const {
   if (wait_fd_ < 0) return false;

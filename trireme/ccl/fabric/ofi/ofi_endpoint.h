@@ -50,9 +50,9 @@ class OfiEndpoint {
   // Whether registrations belong to the endpoint and go before it; else they go after it.
   bool binds_registrations() const { return (info_->domain_attr->mr_mode & FI_MR_ENDPOINT) != 0; }
 
-  // ofi_rxm, up to 2.x, goes on with what completes while it closes a connection, on the connection it has just freed (fixed upstream in
-  // 697688386, "fix the msg_ep use-after-free at connection teardown"). Over sockets, which move only when polled, there is
-  // another way: not to close it. Over hardware there is not, for that would go on writing into memory.
+  // Over sockets ofi_rxm (1.17) cannot be closed while it sends a peer what that peer has asked to read: the cancelled answer has no
+  // context, and rxm_handle_comp_error follows the null pointer. Such an endpoint must be left open, at the cost of its descriptors and
+  // some 90 MB.
   bool crashes_when_closed_busy() const;
   // Ends all operations: afterwards the provider touches none of their memory.
   void close() { endpoint_.reset(); }

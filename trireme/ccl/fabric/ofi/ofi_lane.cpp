@@ -49,11 +49,10 @@ OfiLane::~OfiLane() {
 
 void OfiLane::stop() {
   if (!endpoint_) return;
-  bool busy = pieces_.size() > waiting_;
-  if (busy && endpoint_->crashes_when_closed_busy()) {
+  if (!pieces_.empty() && endpoint_->crashes_when_closed_busy()) {
     abandon();
   } else {
-    if (busy) give_up_posted();
+    if (!pieces_.empty()) give_up_posted();
     // Closing does not wait for peers. Contexts and registrations must outlive it.
     endpoint_->close();
     pieces_.clear();
@@ -64,12 +63,12 @@ void OfiLane::stop() {
   waiting_ = 0;
 }
 
-// Leaves as little as can be for the provider to sort out while it closes.
+// Leaves the provider as little as possible to sort out while it closes.
 void OfiLane::give_up_posted() {
   for (Piece& piece : pieces_) {
     if (!piece.sending) fi_cancel(&endpoint_->endpoint()->fid, &piece.context);
   }
-  for (size_t round = 0; round < 2 * pieces_.size(); ++round) {
+  for (size_t round = 0; round < pieces_.size(); ++round) {
     fi_cq_tagged_entry entry;
     fi_cq_err_entry error{};
     if (fi_cq_read(endpoint_->completions(), &entry, 1) == -FI_EAVAIL) fi_cq_readerr(endpoint_->completions(), &error, 0);
@@ -78,8 +77,8 @@ void OfiLane::give_up_posted() {
   for (Piece& piece : pieces_) piece.registration.reset();
 }
 
-// Without our polling the endpoint does nothing, so what it has noted about buffers and contexts does no harm. Its descriptors stay open
-// to the end of the process.
+// Leaves the endpoint open to the end of the process. It does nothing without our polling, so neither transfers nor their memory are
+// touched again.
 void OfiLane::abandon() {
   for (Piece& piece : pieces_) static_cast<void>(piece.registration.release());
   pieces_.clear();

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <array>
+#include <mutex>
 
 #include "trireme/base/error.h"
 
@@ -35,6 +36,8 @@ class SignalHandlersKept {
 };
 
 void* load(const std::string& name) {
+  static std::mutex one_at_a_time;  // or a second thread would keep what the first one's loading has installed
+  std::lock_guard lock(one_at_a_time);
   SignalHandlersKept kept;
   return dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }

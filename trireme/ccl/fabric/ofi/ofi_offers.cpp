@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <tuple>
 
 #include "trireme/base/error.h"
 
@@ -72,13 +73,15 @@ std::vector<fi_info*> in_order(fi_info* list, const std::string& address) {
   }
   auto rank = [&](const fi_info* info) {
     auto provider = std::find(providers.begin(), providers.end(), info->fabric_attr->prov_name) - providers.begin();
-    return std::pair(provider, place_of(*info, address));
+    return std::tuple(is_rxm_over_sockets(info->fabric_attr->prov_name), provider, place_of(*info, address));
   };
   std::stable_sort(infos.begin(), infos.end(), [&](const fi_info* a, const fi_info* b) { return rank(a) < rank(b); });
   return infos;
 }
 
 }  // namespace
+
+bool is_rxm_over_sockets(const std::string& provider) { return provider == "tcp;ofi_rxm" || provider == "net;ofi_rxm"; }
 
 std::vector<OfiOffer> find_ofi_offers(const OfiLibrary& library, const std::string& provider, const std::string& address) {
   const char* chosen = std::getenv("FI_PROVIDER");

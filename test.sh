@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Runs every test on a fresh Debian 12 machine, as root or with sudo: installs what is missing, builds, tests.
+#
+#   ./test.sh          unit tests, oneCCL programs, ranks as processes, hosts in network namespaces (those as root only)
+#   ./test.sh --long   also the address, undefined-behaviour and thread sanitizers, fuzzing and soaks
+#
+# Ends with "N passed, N failed, N skipped" and a non-zero exit code if anything failed.
+set -euo pipefail
+cd "$(dirname "$0")"
+source tools/setup.sh
+
+long=false
+case "${1:-}" in
+  "") ;;
+  --long) long=true ;;
+  *) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2 ;;
+esac
+
+# Those whose ranks are threads that meet through plain memory: the sanitizer cannot see what the kernel copies between "processes".
+thread_tests='^(base|cpu|ccl_types|ccl_engine|ccl_reduction|ccl_bootstrap)\.|/[0-9]+_(threads|staged)$|/(threads|staged)$'
+results=$PWD/build/results
+reports=()
+
+# unit_tests PRESET [CTEST-OPTION...]
+unit_tests() {
+  local preset=$1
+  shift
+  echo "== unit tests, $preset"
+  reports+=("$results/ctest-$preset.xml")
+  "${launcher[@]}" ctest --preset "$preset" -j 2 --output-junit "$results/ctest-$preset.xml" "$@" || true
+}
+
+# python_tests [PYTEST-OPTION...]
+python_tests() {
+  echo "== tests across processes and hosts"
+  reports+=("$results/pytest.xml")
+  .venv/bin/pytest tests --junitxml "$results/pytest.xml" "$@" || true
+}
+
+install_packages "${BUILD_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
+if $long; then install_packages "${LONG_PACKAGES[@]}"; fi
+make_venv
+rm -rf "$results"
+mkdir -p "$results"
+
+build release
+unit_tests release
+if $long; then
+  export ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
+  # The sanitizers of g++ 12 do not know where newer kernels may put a program that is placed at random.
+  if setarch -R true 2>/dev/null; then launcher=(setarch -R); fi
+  build asan-ubsan
+  unit_tests asan-ubsan
+  build tsan
+  unit_tests tsan -R "$thread_tests"
+  launcher=()
+  build fuzz
+  python_tests -m ""
+else
+  python_tests
+fi
+
+.venv/bin/python tests/summary.py "${reports[@]}"

@@ -1,0 +1,101 @@
+"""The project as a whole: its documents say what is there, and its files belong to no machine in particular."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
+BUILD = pathlib.Path(os.environ.get("TRIREME_BUILD_DIR", REPOSITORY / "build" / "release")).resolve()
+TOP_FOLDERS = ("bench", "cmake", "docs", "include", "tests", "tools", "trireme")
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+COMMAND = re.compile(r"^    ([^ #|+].*)$", re.MULTILINE)
+QUOTED = re.compile(r"`([^`\s]+)`")
+# Folders in which somebody builds or lives. Written so that this file does not contain them.
+MACHINE_PATH = re.compile(r"(?<![\w.}~/-])/(?:work|root|home/\w+|tmp/peers)(?![\w.-])")
+
+
+def tracked() -> list[pathlib.Path]:
+    """Every file of the project: what git has, or would take."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    if listed.returncode != 0:
+        pytest.skip("not a git repository")
+    return [REPOSITORY / name for name in listed.stdout.split("\0") if name and (REPOSITORY / name).is_file()]
+
+
+def documents() -> list[pathlib.Path]:
+    return [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md"), *(REPOSITORY / "bench").glob("*.md")]
+
+
+def name_of(path: pathlib.Path) -> str:
+    return str(path.relative_to(REPOSITORY))
+
+
+def anchors(document: pathlib.Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    headings = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+def repository_paths(words: list[str]) -> list[str]:
+    """Those words that name something of this repository, not of a build."""
+    names = [word.removeprefix("./").rstrip("/").split(":")[0] for word in words if not re.search(r"\*|\.\.\.|/\.", word)]
+    return [name for name in names if name.endswith(".sh") or name.split("/")[0] in TOP_FOLDERS and "/" in name]
+
+
+def test_environment_page_is_current():
+    printed = subprocess.run([BUILD / "tests" / "print_environment"], capture_output=True, text=True, check=True).stdout
+    page = (REPOSITORY / "docs" / "environment.md").read_text()
+    assert page == printed, "run build/release/tests/print_environment > docs/environment.md"
+
+
+@pytest.mark.parametrize("document", documents(), ids=name_of)
+def test_links_lead_somewhere(document):
+    for target in LINK.findall(document.read_text()):
+        if "://" in target:
+            continue
+        file, _, anchor = target.partition("#")
+        path = document.parent / file if file else document
+        assert path.exists(), f"{target} does not exist"
+        assert not anchor or anchor in anchors(path), f"{path.name} has no heading for #{anchor}"
+
+
+@pytest.mark.parametrize("document", documents(), ids=name_of)
+def test_what_a_document_names_exists(document):
+    text = document.read_text()
+    commands = COMMAND.findall(text)
+    words = [word for command in commands for word in command.split()] + QUOTED.findall(text)
+    for name in repository_paths(words):
+        assert (REPOSITORY / name).exists(), f"{name} does not exist"
+    for command in commands:
+        if command.startswith("./"):
+            assert os.access(REPOSITORY / command.split()[0], os.X_OK), f"{command} cannot be run"
+
+
+@pytest.mark.parametrize("document", documents(), ids=name_of)
+def test_presets_that_a_document_names_exist(document):
+    presets = json.loads((REPOSITORY / "CMakePresets.json").read_text())
+    known = {preset["name"] for preset in presets["configurePresets"]}
+    assert set(re.findall(r"--preset (\w[\w-]*)", document.read_text())) <= known
+
+
+def test_the_readme_has_its_figures():
+    assert "@FIGURE" not in (REPOSITORY / "README.md").read_text(), "take them from bench/results/collectives.json"
+
+
+def test_every_file_ends_with_a_newline():
+    without = [name_of(path) for path in tracked() if path.stat().st_size and not path.read_bytes().endswith(b"\n")]
+    assert not without
+
+
+def test_no_file_names_a_folder_of_some_machine():
+    found = []
+    for path in tracked():
+        for match in MACHINE_PATH.finditer(path.read_text(encoding="utf-8", errors="replace")):
+            found.append(f"{name_of(path)}: {match[0]}")
+    assert not found

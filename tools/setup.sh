@@ -1,0 +1,59 @@
+# What test.sh and demo.sh share: brings a Debian 12 machine to where Trireme builds. To be sourced, from the root of the repository.
+# Does nothing that is done already: packages are installed only if missing, .venv is made again only if what it holds has changed.
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+is_installed() {
+  [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+# install_packages NAME...: Debian packages.
+install_packages() {
+  local package missing=()
+  for package in "$@"; do
+    is_installed "$package" || missing+=("$package")
+  done
+  [ ${#missing[@]} = 0 ] && return
+  echo "installing ${missing[*]}"
+  as_root apt-get update -q
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
+}
+
+# Sets `python` to a python3 that is new enough and can make environments; Debian's, if the first one in PATH cannot.
+find_python() {
+  local check='import ensurepip, sys; sys.exit(sys.version_info < (3, 11))'
+  for python in python3 /usr/bin/python3; do
+    "$python" -c "$check" 2>/dev/null && return
+  done
+  install_packages python3 python3-venv
+  python=/usr/bin/python3
+  "$python" -c "$check" || { echo "python3 >= 3.11 is needed, $("$python" --version) was found" >&2; exit 1; }
+}
+
+# .venv with tests/requirements.txt. Its stamp is written last, so a broken attempt is made again.
+make_venv() {
+  local stamp
+  find_python
+  stamp="$("$python" --version) $(sha256sum <tests/requirements.txt)"
+  [ "$(cat .venv/stamp 2>/dev/null)" = "$stamp" ] && return
+  echo "making .venv"
+  "$python" -m venv --clear .venv
+  .venv/bin/pip install --quiet --disable-pip-version-check -r tests/requirements.txt
+  echo "$stamp" >.venv/stamp
+}
+
+# build PRESET: configures and builds; ninja does only what has changed. `launcher` may hold a command to run it with.
+launcher=()
+build() {
+  local log=build/configure-$1.log
+  mkdir -p build
+  echo "== building $1"
+  cmake --preset "$1" >"$log" 2>&1 || { cat "$log"; exit 1; }
+  "${launcher[@]}" cmake --build --preset "$1" -j "$(nproc)"
+}
+
+BUILD_PACKAGES=(build-essential cmake ninja-build ccache libfabric-dev libgtest-dev libgmock-dev libbenchmark-dev)
+TEST_PACKAGES=(pkg-config mpich iproute2 util-linux)
+LONG_PACKAGES=(clang-14 libclang-rt-14-dev)

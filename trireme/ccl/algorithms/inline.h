@@ -1,0 +1,22 @@
+// Collectives small enough to travel inside the records, within one host: everybody announces, everybody waits for all, everybody reads.
+// One meeting. Because nothing is left to do for others after it, such an operation can also be finished by its caller at once, without a
+// coroutine, when the others are here already.
+#pragma once
+
+#include "trireme/ccl/algorithms/op_context.h"
+
+namespace trireme::ccl {
+
+// The same answer on every rank.
+bool fits_inline(const Topology& topology, const Operation& op);
+// All local ranks have entered the operation before: this one may announce itself.
+bool may_announce(OpContext& run);
+void announce_payload(OpContext& run);
+bool all_announced(OpContext& run);
+// What there is to do when all have. Throws what check_records() throws.
+void finish_inline(OpContext& run);
+
+// The whole of it as a coroutine; `announced`: the first step has been done.
+Task meet_inline(OpContext& run, bool announced);
+
+}  // namespace trireme::ccl

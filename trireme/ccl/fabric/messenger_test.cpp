@@ -1,0 +1,170 @@
+// Messages between two ranks over a stream that splits them at awkward places.
+#include "trireme/ccl/fabric/messenger.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <numeric>
+
+#include "trireme/base/error.h"
+#include "trireme/ccl/bootstrap/wire.h"
+
+namespace trireme::ccl {
+namespace {
+
+using Bytes = std::deque<uint8_t>;
+
+// One end of a pipe that takes and gives at most `limit` bytes at a time.
+class PipeEnd final : public Stream {
+ public:
+  PipeEnd(Bytes& out, Bytes& in, size_t limit) : out_(out), in_(in), limit_(limit) {}
+  size_t write(std::span<const iovec> pieces) override {
+    size_t taken = 0;
+    for (const iovec& piece : pieces) {
+      auto data = static_cast<const uint8_t*>(piece.iov_base);
+      size_t bytes = std::min(piece.iov_len, limit_ - taken);
+      out_.insert(out_.end(), data, data + bytes);
+      taken += bytes;
+    }
+    return taken;
+  }
+  size_t read(std::span<const iovec> pieces) override {
+    size_t bytes = std::min({pieces[0].iov_len, limit_, in_.size()});
+    std::copy_n(in_.begin(), bytes, static_cast<uint8_t*>(pieces[0].iov_base));
+    in_.erase(in_.begin(), in_.begin() + static_cast<long>(bytes));
+    return bytes;
+  }
+  int fd() const override { return -1; }
+
+ private:
+  Bytes& out_;
+  Bytes& in_;
+  size_t limit_;
+};
+
+class MessengerTest : public testing::TestWithParam<size_t> {
+ protected:
+  static constexpr size_t kEager = 100;
+
+  void SetUp() override {
+    for (int lane = 0; lane < 2; ++lane) pipes_.emplace_back(), pipes_.emplace_back();
+    connect(a_, 1, 0);
+    connect(b_, 0, 1);
+  }
+  void connect(Messenger& messenger, int peer, size_t side) {
+    std::vector<std::unique_ptr<Stream>> streams;
+    for (size_t lane = 0; lane < 2; ++lane) {
+      streams.push_back(std::make_unique<PipeEnd>(pipes_[2 * lane + side], pipes_[2 * lane + 1 - side], GetParam()));
+    }
+    messenger.add_link(peer, std::move(streams), kEager, nullptr, nullptr);
+  }
+  Transfer message(int peer, uint64_t tag, std::vector<uint8_t>& data) {
+    Transfer transfer;
+    transfer.peer = peer;
+    transfer.tag = tag;
+    transfer.data = reinterpret_cast<std::byte*>(data.data());
+    transfer.bytes = data.size();
+    return transfer;
+  }
+  void run() {
+    while (a_.progress() | b_.progress()) {
+    }
+  }
+  static std::vector<uint8_t> pattern(size_t bytes, int seed) {
+    std::vector<uint8_t> data(bytes);
+    for (size_t i = 0; i < bytes; ++i) data[i] = static_cast<uint8_t>(i * 31 + static_cast<size_t>(seed));
+    return data;
+  }
+
+  std::deque<Bytes> pipes_;
+  Engine engine_a_, engine_b_;
+  Messenger a_{engine_a_, 0, 2}, b_{engine_b_, 1, 2};
+};
+
+TEST_P(MessengerTest, EveryLengthBothWaysExpectedOrNot) {
+  for (size_t bytes : {size_t{0}, size_t{1}, kEager, kEager + 1, size_t{3000000}}) {
+    if (bytes > 10000 && GetParam() < 1000) continue;
+    for (bool expected : {true, false}) {
+      std::vector<uint8_t> one = pattern(bytes, 1), two = pattern(bytes, 2), got_one(bytes), got_two(bytes);
+      Transfer send_a = message(1, 7, one), send_b = message(0, 8, two);
+      Transfer receive_b = message(0, 7, got_one), receive_a = message(1, 8, got_two);
+      if (expected) a_.receive(receive_a), b_.receive(receive_b);
+      a_.send(send_a);
+      b_.send(send_b);
+      run();
+      if (!expected) a_.receive(receive_a), b_.receive(receive_b);
+      run();
+      ASSERT_TRUE(send_a.done && send_b.done && receive_a.done && receive_b.done) << bytes;
+      EXPECT_EQ(got_one, one);
+      EXPECT_EQ(got_two, two);
+      EXPECT_FALSE(a_.active() || b_.active());
+    }
+  }
+}
+
+TEST_P(MessengerTest, TagsMatchInOrder) {
+  std::vector<uint8_t> first = pattern(50, 1), second = pattern(50, 2), other = pattern(500, 3), x(50), y(50), z(500);
+  Transfer s1 = message(1, 5, first), s2 = message(1, 5, second), s3 = message(1, 6, other);
+  for (Transfer* send : {&s1, &s2, &s3}) a_.send(*send);
+  run();
+  Transfer r3 = message(kAnySource, 6, z), r1 = message(0, 5, x), r2 = message(0, 5, y);
+  for (Transfer* receive : {&r3, &r1, &r2}) b_.receive(*receive);
+  run();
+  EXPECT_EQ(x, first);
+  EXPECT_EQ(y, second);
+  EXPECT_EQ(z, other);
+  EXPECT_EQ(r3.peer, 0);
+}
+
+TEST_P(MessengerTest, AnotherLengthIsAMismatch) {
+  std::vector<uint8_t> data = pattern(40, 1), room(30);
+  Transfer send = message(1, 5, data), receive = message(0, 5, room);
+  b_.receive(receive);
+  a_.send(send);
+  EXPECT_THROW(run(), Mismatch);
+}
+
+TEST_P(MessengerTest, AnotherOperationIsSeenOnArrival) {
+  Signature mine, theirs;
+  theirs.kind = static_cast<uint8_t>(OpKind::broadcast);
+  b_.set_current(3, mine);
+  std::vector<uint8_t> data = pattern(10, 1), room(10);
+  Transfer send = message(1, collective_tag(3, 0), data), receive = message(0, collective_tag(3, 9), room);
+  send.signature = theirs;
+  receive.signature = mine;
+  b_.receive(receive);
+  a_.send(send);
+  EXPECT_THROW(run(), Mismatch);
+}
+
+TEST_P(MessengerTest, APeerThatLeftIsMissedOnlyWhereItIsNeeded) {
+  a_.send_leave();
+  std::vector<uint8_t> room(10);
+  Transfer receive = message(0, 5, room);
+  b_.receive(receive);
+  EXPECT_THROW(run(), PeerLost);
+}
+
+TEST_P(MessengerTest, NonsenseIsRefused) {
+  std::vector<uint8_t> nonsense(sizeof(LinkFrame), 0x5a);
+  pipes_[0].insert(pipes_[0].end(), nonsense.begin(), nonsense.end());
+  EXPECT_THROW(b_.progress(), PeerLost);
+}
+
+TEST_P(MessengerTest, DataNobodyAskedForIsRefused) {
+  LinkFrame frame;
+  frame.kind = LinkFrame::data;
+  frame.bytes = 1000;
+  frame.receiver_id = 99;
+  auto bytes = reinterpret_cast<const uint8_t*>(&frame);
+  pipes_[0].insert(pipes_[0].end(), bytes, bytes + sizeof frame);
+  EXPECT_THROW(b_.progress(), PeerLost);
+}
+
+INSTANTIATE_TEST_SUITE_P(Pieces, MessengerTest, testing::Values(1, 7, 100, 65536));
+
+}  // namespace
+}  // namespace trireme::ccl
