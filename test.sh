@@ -17,7 +17,7 @@ case "${1:-}" in
 esac
 
 # Those whose ranks are threads that meet through plain memory: the sanitizer cannot see what the kernel copies between "processes".
-thread_tests='^(base|cpu|ccl_types|ccl_engine|ccl_reduction|ccl_bootstrap)\.|/[0-9]+_(threads|staged)$|/(threads|staged)$'
+thread_tests='^(base|cpu|ccl_types|ccl_engine|ccl_reduction|ccl_bootstrap)\.|/([0-9]+_)?(threads|staged)( |$)'
 results=$PWD/build/results
 reports=()
 

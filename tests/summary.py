@@ -17,7 +17,9 @@ def outcomes(report: str) -> Iterator[tuple[str, str]]:
         yield f"{report}: {error}", "failed"
         return
     for case in root.iter("testcase"):
-        name = ".".join(filter(None, (case.get("classname"), case.get("name"))))
+        # ctest's class is the name again, to which it adds what GoogleTest says of a parameter.
+        names = dict.fromkeys((case.get("classname", ""), case.get("name", "")))
+        name = ".".join(names).partition("  # ")[0]
         if case.find("failure") is not None or case.find("error") is not None:
             yield name, "failed"
         elif case.find("skipped") is not None:

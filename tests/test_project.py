@@ -68,7 +68,7 @@ def test_links_lead_somewhere(document):
 @pytest.mark.parametrize("document", documents(), ids=name_of)
 def test_what_a_document_names_exists(document):
     text = document.read_text()
-    commands = COMMAND.findall(text)
+    commands = [command.partition(" #")[0] for command in COMMAND.findall(text)]
     words = [word for command in commands for word in command.split()] + QUOTED.findall(text)
     for name in repository_paths(words):
         assert (REPOSITORY / name).exists(), f"{name} does not exist"

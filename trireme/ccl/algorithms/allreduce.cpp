@@ -13,7 +13,7 @@ const std::byte* input(OpContext& run) { return static_cast<const std::byte*>(ru
 
 void reduce_inline_payloads(OpContext& run, void* dst, Stage stage) {
   std::vector<const void*> sources(static_cast<size_t>(run.local_size()));
-  for (int peer = 0; peer < run.local_size(); ++peer) sources[peer] = run.node().segment().inline_slot(peer, run.number);
+  for (int peer = 0; peer < run.local_size(); ++peer) sources[peer] = run.payload_of(peer, run.bytes());
   run.reducer().reduce(sources, dst, run.op.count, stage);
 }
 
@@ -30,30 +30,6 @@ Task allreduce_whole(OpContext& run) {
   reduce_range_directly(run, run.reducer(), {0, run.op.count}, output(run), Stage::whole);
   run.reach(kDone);
   co_await run.all_reached(kDone);
-}
-
-// In place, a chunk may be overwritten only when the other has taken its copy of it. While it does, we take ours of the next one.
-Task allreduce_whole_in_place(OpContext& run) {
-  constexpr size_t kChunkBytes = Scratch::kTileBytes;
-  Reducer reducer = run.reducer();
-  size_t total = run.bytes();
-  size_t chunks = (total + kChunkBytes - 1) / kChunkBytes;
-  int peer = 1 - run.local();
-  std::byte* tiles = run.comm.scratch.tiles(2, kChunkBytes);
-  auto bytes_of = [&](size_t chunk) { return std::min(kChunkBytes, total - chunk * kChunkBytes); };
-  for (size_t chunk = 0; chunk <= chunks; ++chunk) {
-    if (chunk < chunks) {
-      run.memory().read(peer, run.record(peer).send, chunk * kChunkBytes, tiles + chunk % 2 * kChunkBytes, bytes_of(chunk));
-      run.reach(kFirstChunk + chunk);
-    }
-    if (chunk == 0) continue;
-    size_t ready = chunk - 1;
-    co_await run.reached(peer, kFirstChunk + ready);
-    const void* sources[2];
-    sources[run.local()] = input(run) + ready * kChunkBytes;
-    sources[peer] = tiles + ready % 2 * kChunkBytes;
-    reducer.reduce(sources, output(run) + ready * kChunkBytes, bytes_of(ready) / run.element_bytes(), Stage::whole);
-  }
 }
 
 // Four slots let a rank copy ahead while the other still reads. After announcing v chunks a rank has reduced all but the last two of them,
@@ -96,16 +72,12 @@ Task allreduce_hierarchical(OpContext& run) {
   run.check_records();
   bool direct = run.all_reachable();
   if (topology.one_host() && run.size() == 2) {
-    if (!direct) {
-      co_await allreduce_whole_staged(run);
-      co_return;
-    }
-    if (!run.any_in_place()) {
+    if (direct && !run.any_in_place()) {
       co_await allreduce_whole(run);
       co_return;
     }
     if (!run.any_mapped()) {
-      co_await allreduce_whole_in_place(run);
+      co_await allreduce_whole_staged(run);
       co_return;
     }
   }

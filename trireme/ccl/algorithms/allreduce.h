@@ -7,9 +7,7 @@ namespace trireme::ccl {
 
 // One host, two ranks, out of place, memory reachable: each reads all of the other's buffer. 1 step, n bytes read.
 Task allreduce_whole(OpContext& run);
-// The same in place: chunk by chunk, each copied out of the other's memory before either overwrites it. n/tile steps, n bytes read.
-Task allreduce_whole_in_place(OpContext& run);
-// Two ranks without direct reads: each copies to its slots and reduces out of the other's. n/slot steps, n bytes copied, n read.
+// Two ranks in place, or without direct reads: each copies to its slots and reduces out of the other's. n/slot steps, n bytes copied, n read.
 Task allreduce_whole_staged(OpContext& run);
 // Any hosts: reduce-scatter in the host, lanes between hosts, allgather in the host.
 Task allreduce_hierarchical(OpContext& run);

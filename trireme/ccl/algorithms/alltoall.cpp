@@ -59,13 +59,15 @@ void announce_blocks(OpContext& run) {
     return;
   }
   std::byte packed[kInlineBytes];
+  std::memset(packed, 0, kTinyBytes + 1);
   uint32_t at = static_cast<uint32_t>(blocks.size() * sizeof(uint32_t));
   for (size_t rank = 0; rank < blocks.size(); ++rank) {
     if (blocks[rank].bytes != 0) std::memcpy(packed + at, blocks[rank].data, blocks[rank].bytes);
     at += static_cast<uint32_t>(blocks[rank].bytes);
     std::memcpy(packed + rank * sizeof at, &at, sizeof at);
   }
-  run.announce_inline(packed, at);
+  // The readers do not know the total: it always goes to the slot, never to the record.
+  run.announce_inline(packed, std::max<size_t>(at, kTinyBytes + 1));
 }
 
 void copy_inlined_block(OpContext& run, int peer, const Block& to) {

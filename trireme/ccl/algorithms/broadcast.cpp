@@ -25,7 +25,7 @@ Task broadcast_inline(OpContext& run, int root) {
   if (run.local() == root) co_return;
   co_await run.reached(root, kEntered);
   run.check_record(root);
-  if (run.bytes() != 0) std::memcpy(run.op.recv_buffer, run.node().segment().inline_slot(root, run.number), run.bytes());
+  if (run.bytes() != 0) std::memcpy(run.op.recv_buffer, run.payload_of(root, run.bytes()), run.bytes());
 }
 
 // Of the P ranks, P - 1 want n bytes: each of the P does (P - 1)/P n of the copying. The first part is pulled, the rest pushed.

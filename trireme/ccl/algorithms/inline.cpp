@@ -8,8 +8,6 @@
 namespace trireme::ccl {
 namespace {
 
-const std::byte* slot_of(OpContext& run, int local_peer) { return run.node().segment().inline_slot(local_peer, run.number); }
-
 size_t payload_bytes(const Operation& op) {
   size_t count = op.count;
   if (op.kind == OpKind::reduce_scatter) {
@@ -29,7 +27,7 @@ size_t largest_payload(const Operation& op) {
 void reduce_payloads(OpContext& run, size_t first_element, size_t count) {
   if (count == 0) return;
   std::array<const void*, kMaxLocalRanks> sources;
-  for (int peer = 0; peer < run.local_size(); ++peer) sources[peer] = slot_of(run, peer) + first_element * run.element_bytes();
+  for (int peer = 0; peer < run.local_size(); ++peer) sources[peer] = run.payload_of(peer, payload_bytes(run.op)) + first_element * run.element_bytes();
   run.reducer().reduce({sources.data(), static_cast<size_t>(run.local_size())}, run.op.recv_buffer, count);
 }
 
@@ -44,11 +42,7 @@ bool fits_inline(const Topology& topology, const Operation& op) {
   return algorithm == Algorithm::automatic || algorithm == Algorithm::hierarchical;
 }
 
-bool may_announce(OpContext& run) { return run.may_enter().ready(); }
-
 void announce_payload(OpContext& run) { run.announce_inline(run.op.send_buffer, payload_bytes(run.op)); }
-
-bool all_announced(OpContext& run) { return run.all_reached(kEntered).ready(); }
 
 void finish_inline(OpContext& run) {
   run.check_records();
@@ -63,7 +57,7 @@ void finish_inline(OpContext& run) {
     case OpKind::allgather:
       for (int rank = 0; rank < run.size(); ++rank) {
         const Block& block = run.op.recv_blocks[rank];
-        if (block.bytes != 0) std::memcpy(block.data, slot_of(run, rank), block.bytes);
+        if (block.bytes != 0) std::memcpy(block.data, run.payload_of(rank, block.bytes), block.bytes);
       }
       break;
     default: break;

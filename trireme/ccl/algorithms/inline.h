@@ -9,10 +9,7 @@ namespace trireme::ccl {
 
 // The same answer on every rank.
 bool fits_inline(const Topology& topology, const Operation& op);
-// All local ranks have entered the operation before: this one may announce itself.
-bool may_announce(OpContext& run);
 void announce_payload(OpContext& run);
-bool all_announced(OpContext& run);
 // What there is to do when all have. Throws what check_records() throws.
 void finish_inline(OpContext& run);
 

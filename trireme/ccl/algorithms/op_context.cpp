@@ -33,17 +33,36 @@ OpContext::OpContext(CommContext& communicator, const Operation& operation, uint
 
 Record& OpContext::begin_record() {
   Record& record = node().segment().record(local(), number);
-  record.number = number;
   record.signature = signature;
   return record;
+}
+
+void OpContext::publish(Record& record) {
+  record.number.store(number, std::memory_order_release);
+  reach(kEntered);
+}
+
+const std::byte* OpContext::payload_of(int local_peer, size_t payload_bytes) {
+  return payload_bytes <= kTinyBytes ? record(local_peer).tiny : node().segment().inline_slot(local_peer, number);
+}
+
+bool OpContext::all_entered_now() {
+  const Segment& segment = node().segment();
+  for (; entered_cursor_ < local_size(); ++entered_cursor_) {
+    // A peer that is here shows its record; one that is gone, only its progress.
+    if (segment.record(entered_cursor_, number).number.load(std::memory_order_acquire) == number) continue;
+    if (node().progress_of(entered_cursor_) < value(kEntered)) return false;
+  }
+  comm.all_entered = number;
+  return true;
 }
 
 void OpContext::announce_inline(const void* payload, size_t payload_bytes) {
   Record& record = begin_record();
   record.inlined = 1;
   record.reachable = 1;
-  if (payload_bytes != 0) std::memcpy(node().segment().inline_slot(local(), number), payload, payload_bytes);
-  reach(kEntered);
+  if (payload_bytes != 0) std::memcpy(const_cast<std::byte*>(payload_of(local(), payload_bytes)), payload, payload_bytes);
+  publish(record);
 }
 
 void OpContext::announce(Block send, Block recv, const std::vector<Block>& blocks) {
@@ -62,13 +81,13 @@ void OpContext::announce(Block send, Block recv, const std::vector<Block>& block
   if (!blocks.empty()) reachable = reachable && memory().access() != PeerMemory::Access::regions_only;
   record.blocks = {reinterpret_cast<uint64_t>(block_views_.data()), block_views_.size() * sizeof(View), 0, 0};
   record.reachable = reachable;
-  reach(kEntered);
+  publish(record);
 }
 
 void OpContext::check_record(int local_peer) {
   const Record& theirs = record(local_peer);
   int peer = node().global_rank(local_peer);
-  if (theirs.number != number) {
+  if (theirs.number.load(std::memory_order_acquire) != number) {
     throw PeerLost(peer, str("rank ", rank(), ": operation #", number, ": ", describe(signature), ": rank ", peer,
                              " has left the communicator and takes part in nothing more"));
   }
@@ -77,6 +96,7 @@ void OpContext::check_record(int local_peer) {
 
 void OpContext::check_records() {
   for (int peer = 0; peer < local_size(); ++peer) check_record(peer);
+  comm.all_entered = number;
 }
 
 bool OpContext::all_reachable() {

@@ -53,6 +53,7 @@ struct CommContext {
   Messenger& messenger;
   const Topology& topology;
   Scratch scratch;
+  uint64_t all_entered = 0;  // the last operation that every local rank is known to have entered
 };
 
 class OpContext {
@@ -85,6 +86,11 @@ class OpContext {
   Node::Reached may_enter() { return node().reached(progress_value(number - 1, kEntered)); }
   // Writes this rank's record; `payload` goes along inside it (at most kInlineBytes).
   void announce_inline(const void* payload, size_t payload_bytes);
+  // Where a peer's payload of that many bytes lies.
+  const std::byte* payload_of(int local_peer, size_t payload_bytes);
+  // Without a coroutine: whether this rank may announce itself, and whether all have.
+  bool may_enter_now() { return comm.all_entered + 1 >= number || may_enter().ready(); }
+  bool all_entered_now();
   void announce(Block send, Block recv, const std::vector<Block>& blocks = {});
   // Throws Mismatch or PeerLost (for a rank that left) when the others did not come to the same operation.
   void check_records();
@@ -107,7 +113,9 @@ class OpContext {
   Messenger::Done done(Transfer& transfer) { return comm.messenger.done(transfer); }
 
  private:
+  int entered_cursor_ = 0;  // local ranks before this one have entered
   Record& begin_record();
+  void publish(Record& record);
   std::vector<View> block_views_;
 };
 

@@ -15,7 +15,7 @@ Task reduce_inline(OpContext& run, int root) {
   co_await run.all_reached(kEntered);
   run.check_records();
   std::vector<const void*> sources;
-  for (int peer = 0; peer < run.local_size(); ++peer) sources.push_back(run.node().segment().inline_slot(peer, run.number));
+  for (int peer = 0; peer < run.local_size(); ++peer) sources.push_back(run.payload_of(peer, run.bytes()));
   if (run.op.count != 0) run.reducer().reduce(sources, run.op.recv_buffer, run.op.count);
 }
 

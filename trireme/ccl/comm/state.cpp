@@ -1,7 +1,6 @@
 #include "trireme/ccl/comm/state.h"
 
 #include <poll.h>
-#include <sched.h>
 #include <sys/eventfd.h>
 
 #include <algorithm>
@@ -87,7 +86,7 @@ CommunicatorState::CommunicatorState(CommunicatorParts parts)
     streams.push_back(std::make_unique<RingStream>(node_->segment(), node_->rank(), local, [this, local] { node_->notify(local); }));
     messenger_->add_link(peer, std::move(streams), kRingEagerBytes, reader_.get(), nullptr);
   }
-  context_.emplace(CommContext{engine_, *node_, *messenger_, topology_, {}});
+  context_.emplace(CommContext{engine_, *node_, *messenger_, topology_, {}, 0});
 
   // Polling pays only while every rank of the host has a core to itself.
   long long spins = env::integer("CCL_SPIN_COUNT");
@@ -124,11 +123,11 @@ RequestPtr CommunicatorState::submit(Operation op) {
 // they are not, what has been announced goes on as a coroutine. True: it is complete. The caller has the turn.
 bool CommunicatorState::run_at_once(Operation& op, RequestPtr& request) {
   OpContext run(*context_, op, last_number_ + 1);
-  if (pending_.load(std::memory_order_acquire) != 0 || !may_announce(run)) return false;
+  if (pending_.load(std::memory_order_acquire) != 0 || !run.may_enter_now()) return false;
   ++last_number_;
   announce_payload(run);
-  for (int round = 0; round < at_once_rounds_ && !all_announced(run); ++round) pause();
-  if (!all_announced(run)) {
+  for (int round = 0; round < at_once_rounds_ && !run.all_entered_now(); ++round) pause();
+  if (!run.all_entered_now()) {
     request = make_request(op);
     request->announced_as = last_number_;
     collectives_.push_front(request);
@@ -171,10 +170,12 @@ void CommunicatorState::call_for_progress(RequestState& request) {
     if (request.finished.load(std::memory_order_acquire)) return;
   }
   if (asleep_.load(std::memory_order_seq_cst)) interrupt();
-  // Waking a worker costs more than a small operation, and a caller that always waits at once does the work itself: a worker that
-  // looks in now and then covers the exceptions.
+  // A small operation is not worth a worker's coming, and a caller that always waits at once does the work itself: then it is enough
+  // that a worker looks in now and then.
   bool can_wait = small || blocking_streak_.load(std::memory_order_relaxed) >= 4;
-  if (offload_ && !(can_wait && lingering.load(std::memory_order_acquire))) Workers::instance().call(shared_from_this());
+  if (!offload_) return;
+  if (!can_wait) Workers::instance().call(shared_from_this());
+  else if (!looked_after.load(std::memory_order_acquire)) Workers::instance().look_after(shared_from_this());
 }
 
 bool CommunicatorState::wait(RequestState& request, Deadline deadline) {
@@ -220,12 +221,14 @@ bool CommunicatorState::drive_briefly() {
 }
 
 void CommunicatorState::stop_driving() {
+  // An answer that a peer waits for may still be queued when our own operation is complete.
+  unsent_.store(!engine_.failure() && messenger_->unsent(), std::memory_order_release);
   driving_.store(false, std::memory_order_seq_cst);
   if (blocked_.load(std::memory_order_seq_cst) != 0) {
     std::lock_guard lock(wait_mutex_);
     wait_changed_.notify_all();
-  } else if (has_work() && offload_ && inbox_size_.load() == 0 && !lingering.load()) {
-    Workers::instance().call(shared_from_this());
+  } else if (has_work() && offload_ && !looked_after.load(std::memory_order_acquire)) {
+    Workers::instance().look_after(shared_from_this());
   }
 }
 
@@ -283,6 +286,8 @@ void CommunicatorState::start(const RequestPtr& request) {
     request->task = announced ? meet_inline(*request->run, true) : run_collective(*request->run);
   }
   request->task.start();
+  // What it posted before it threw must not be touched again.
+  if (request->task.done() && request->task.error()) fail(request->task.error());
 }
 
 Task CommunicatorState::point_to_point(RequestState& request) {
@@ -360,7 +365,7 @@ void CommunicatorState::finish(const RequestPtr& request, std::exception_ptr err
 // time slice: a rank that goes to sleep whenever its peer is off its core soon finds both of them asleep in turn, which measured 30
 // times slower beside busy processes. A worker's core may be wanted for computing, and so may any core where ranks outnumber them.
 void CommunicatorState::idle(Idle& idle) {
-  constexpr auto kCallerPolls = std::chrono::milliseconds(5);
+  constexpr auto kCallerPolls = std::chrono::milliseconds(50);
   if (++idle.rounds == 1) idle.since = std::chrono::steady_clock::now();
   bool poll_on = idle.rounds < spin_rounds_;
   if (!poll_on && idle.patience == Patience::caller && spin_by_time_) poll_on = std::chrono::steady_clock::now() - idle.since < kCallerPolls;
@@ -390,7 +395,7 @@ void CommunicatorState::sleep() {
   } else {
     int event_fd = node_->begin_poll_sleep();
     fds.push_back({event_fd, POLLIN, 0});
-    if (!poll()) {
+    if (!poll() && engine_.may_sleep()) {
       ::poll(fds.data(), fds.size(), timeout_ms + 1);
       uint64_t drained;
       [[maybe_unused]] ssize_t got = ::read(event_fd, &drained, sizeof drained);

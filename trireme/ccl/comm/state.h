@@ -85,8 +85,14 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
 
   // ---- for the workers
   bool closed() const { return closing_.load(std::memory_order_acquire); }
-  bool has_work() const { return pending_.load(std::memory_order_acquire) != 0; }
-  bool try_drive() { return !driving_.exchange(true, std::memory_order_acquire); }
+  bool has_work() const { return pending_.load(std::memory_order_acquire) != 0 || unsent_.load(std::memory_order_acquire); }
+  bool try_drive() {
+    if (driving_.exchange(true, std::memory_order_acquire)) return false;
+    turns_.fetch_add(1, std::memory_order_relaxed);
+    return true;
+  }
+  // How often somebody has taken the turn.
+  uint64_t turns() const { return turns_.load(std::memory_order_relaxed); }
   // Drives until there is no more work, or `stop`. The caller has the turn.
   enum class Patience { caller, worker };
   void drive(const std::function<bool()>& stop, Patience patience);
@@ -95,7 +101,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void stop_driving();
   // Makes a sleeping driver look up.
   void interrupt();
-  std::atomic<bool> lingering{false};  // a worker looks in now and then without being called
+  std::atomic<bool> looked_after{false};  // a worker looks in now and then without being called
   void worker_took_over() { blocking_streak_.store(0, std::memory_order_relaxed); }
 
  private:
@@ -157,8 +163,10 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
 
   // Taking turns.
   std::atomic<bool> driving_{false};
+  std::atomic<uint64_t> turns_{0};
   std::atomic<bool> asleep_{false};
   std::atomic<size_t> pending_{0};
+  std::atomic<bool> unsent_{false};
   std::atomic<int> blocked_{0};
   std::mutex wait_mutex_;
   std::condition_variable wait_changed_;

@@ -14,10 +14,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A worker looks after a communicator for this long after its last work, at this interval, so that callers who wait at once
-// need not wake it for every operation.
-constexpr auto kLinger = std::chrono::milliseconds(20);
+// A worker looks after a communicator for this long after its last work, at this interval. It takes over what nobody has driven
+// between two looks: a caller that is merely off its core for a moment must not be overtaken.
+constexpr auto kLinger = std::chrono::milliseconds(100);
 constexpr auto kLookIn = std::chrono::microseconds(500);
+// Several clients that all wait for peers have no one thing to sleep on.
 constexpr auto kNap = std::chrono::microseconds(50);
 
 struct LocalPlace {
@@ -86,7 +87,7 @@ void Workers::start() {
   }
 }
 
-void Workers::call(std::shared_ptr<CommunicatorState> communicator) {
+void Workers::enlist(std::shared_ptr<CommunicatorState> communicator, bool urgent) {
   Worker* worker;
   {
     std::lock_guard lock(mutex_);
@@ -95,9 +96,8 @@ void Workers::call(std::shared_ptr<CommunicatorState> communicator) {
     worker = workers_[std::hash<void*>()(communicator.get()) / 64 % workers_.size()].get();
   }
   std::lock_guard lock(worker->mutex);
-  if (std::find(worker->queue.begin(), worker->queue.end(), communicator) == worker->queue.end()) {
-    worker->queue.push_back(std::move(communicator));
-  }
+  communicator->looked_after.store(true, std::memory_order_release);
+  worker->queue.push_back({std::move(communicator), urgent, 0});
   worker->new_work.store(true, std::memory_order_release);
   if (auto busy = worker->driving.lock()) busy->interrupt();
   worker->called.notify_one();
@@ -105,67 +105,81 @@ void Workers::call(std::shared_ptr<CommunicatorState> communicator) {
 
 void Workers::run(Worker& worker, int cpu) {
   if (cpu >= 0) cpu::pin_this_thread(cpu);
-  std::vector<std::shared_ptr<CommunicatorState>> clients;
   auto last_work = Clock::now();
-  for (;;) {
-    {
-      std::unique_lock lock(worker.mutex);
-      auto called = [&] { return worker.stop || !worker.queue.empty(); };
-      if (clients.empty()) worker.called.wait(lock, called);
-      else worker.called.wait_for(lock, kLookIn, called);
-      if (worker.stop) return;
-      for (auto& communicator : worker.queue) {
-        if (std::find(clients.begin(), clients.end(), communicator) == clients.end()) clients.push_back(communicator);
-        communicator->lingering.store(true, std::memory_order_release);
-        last_work = Clock::now();
-      }
-      worker.queue.clear();
-      worker.new_work.store(false, std::memory_order_release);
-    }
-    serve(worker, clients);
-    std::erase_if(clients, [](const auto& client) { return client->closed(); });
-    bool busy = std::any_of(clients.begin(), clients.end(), [](const auto& client) { return client->has_work(); });
-    if (busy) last_work = Clock::now();
-    if (busy || Clock::now() - last_work < kLinger) continue;
-    for (auto& client : clients) client->lingering.store(false, std::memory_order_release);
-    // Whoever submitted just before saw a lingering worker: look once more.
-    serve(worker, clients);
-    clients.clear();
+  while (wait_for_calls(worker)) {
+    if (serve(worker)) last_work = Clock::now();
+    std::erase_if(worker.clients, [](const Client& client) { return client.communicator->closed(); });
+    if (Clock::now() - last_work < kLinger) continue;
+    for (Client& client : worker.clients) client.communicator->looked_after.store(false, std::memory_order_release);
+    // Whoever submitted just before still thought itself looked after: these stay.
+    std::erase_if(worker.clients, [](const Client& client) { return !client.communicator->has_work(); });
+    for (Client& client : worker.clients) client.communicator->looked_after.store(true, std::memory_order_release);
   }
 }
 
-// Drives each client that has work and that no caller drives. With several at once each gets a turn; alone, it is driven to its end.
-void Workers::serve(Worker& worker, std::vector<std::shared_ptr<CommunicatorState>>& clients) {
-  auto busy = [&] { return std::count_if(clients.begin(), clients.end(), [](const auto& client) { return client->has_work(); }); };
+// Until somebody calls or, with clients, until the next look is due. False: the end.
+bool Workers::wait_for_calls(Worker& worker) {
+  std::unique_lock lock(worker.mutex);
+  auto called = [&] { return worker.stop || !worker.queue.empty(); };
+  if (worker.clients.empty()) worker.called.wait(lock, called);
+  else worker.called.wait_for(lock, kLookIn, called);
+  for (Client& arrived : worker.queue) {
+    auto known = std::find_if(worker.clients.begin(), worker.clients.end(),
+                              [&](const Client& client) { return client.communicator == arrived.communicator; });
+    arrived.turns_seen = arrived.communicator->turns();
+    if (known == worker.clients.end()) worker.clients.push_back(std::move(arrived));
+    else known->urgent = known->urgent || arrived.urgent;
+  }
+  worker.queue.clear();
+  worker.new_work.store(false, std::memory_order_release);
+  return !worker.stop;
+}
+
+// Drives every client that has work and that no caller drives, until none is left or new work comes. True if there was anything to do.
+bool Workers::serve(Worker& worker) {
+  bool worked = false;
   while (!worker.new_work.load(std::memory_order_acquire)) {
     bool driven = false, moved = false;
-    bool alone = busy() == 1;
-    for (auto& client : clients) {
-      if (!client->has_work() || !client->try_drive()) continue;
+    auto busy = std::count_if(worker.clients.begin(), worker.clients.end(), [](const Client& c) { return c.communicator->has_work(); });
+    for (Client& client : worker.clients) {
+      CommunicatorState& communicator = *client.communicator;
+      bool untouched = client.turns_seen == communicator.turns();
+      client.turns_seen = communicator.turns();
+      if (!communicator.has_work()) client.urgent = false;
+      if (!communicator.has_work() || !(client.urgent || untouched) || !communicator.try_drive()) continue;
       driven = true;
-      client->worker_took_over();
-      if (alone) {
-        {
-          std::lock_guard lock(worker.mutex);
-          worker.driving = client;
-        }
-        client->drive([&] { return !client->has_work() || worker.new_work.load(std::memory_order_acquire); },
-                      CommunicatorState::Patience::worker);
-        std::lock_guard lock(worker.mutex);
-        worker.driving.reset();
-        moved = true;
-      } else {
-        moved |= client->drive_briefly();
-      }
-      client->stop_driving();
+      client.urgent = true;  // its caller does not wait: see it to its end
+      moved |= drive(worker, communicator, busy == 1);
+      client.turns_seen = communicator.turns();
     }
-    if (!driven) return;
+    worked |= driven || busy != 0;
+    if (!driven) break;
     if (!moved) {
-      // Each of several waits for peers of its own, and there is no one thing to sleep on.
       std::unique_lock lock(worker.mutex);
       worker.called.wait_for(lock, kNap, [&] { return worker.stop || !worker.queue.empty(); });
     }
   }
+  return worked;
+}
+
+// The worker has the turn. Alone, a communicator is driven to its end; among several each gets a little.
+bool Workers::drive(Worker& worker, CommunicatorState& communicator, bool alone) {
+  bool moved = true;
+  communicator.worker_took_over();
+  if (alone) {
+    {
+      std::lock_guard lock(worker.mutex);
+      worker.driving = communicator.weak_from_this();
+    }
+    communicator.drive([&] { return !communicator.has_work() || worker.new_work.load(std::memory_order_acquire); },
+                       CommunicatorState::Patience::worker);
+    std::lock_guard lock(worker.mutex);
+    worker.driving.reset();
+  } else {
+    moved = communicator.drive_briefly();
+  }
+  communicator.stop_driving();
+  return moved;
 }
 
 }  // namespace trireme::ccl

@@ -3,7 +3,7 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <deque>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -17,24 +17,36 @@ class CommunicatorState;
 class Workers {
  public:
   static Workers& instance();
-  // There is work on this communicator and nobody at it.
-  void call(std::shared_ptr<CommunicatorState> communicator);
+  // There is work on this communicator and nobody at it: go at once.
+  void call(std::shared_ptr<CommunicatorState> communicator) { enlist(std::move(communicator), true); }
+  // Its caller will most likely wait, and do the work itself: look in from time to time, in case it does not.
+  void look_after(std::shared_ptr<CommunicatorState> communicator) { enlist(std::move(communicator), false); }
 
  private:
+  // A communicator that a worker looks after.
+  struct Client {
+    std::shared_ptr<CommunicatorState> communicator;
+    bool urgent = false;
+    uint64_t turns_seen = 0;  // how often somebody had taken the turn at the last look
+  };
   struct Worker {
     std::mutex mutex;
     std::condition_variable called;
-    std::deque<std::shared_ptr<CommunicatorState>> queue;
+    std::vector<Client> queue;
     std::atomic<bool> new_work{false};
     std::weak_ptr<CommunicatorState> driving;  // under mutex: whose operations it carries out now
     bool stop = false;
     std::thread thread;
+    std::vector<Client> clients;  // the thread's own
   };
   Workers() = default;
   ~Workers();
   void start();
+  void enlist(std::shared_ptr<CommunicatorState> communicator, bool urgent);
   void run(Worker& worker, int cpu);
-  void serve(Worker& worker, std::vector<std::shared_ptr<CommunicatorState>>& clients);
+  bool wait_for_calls(Worker& worker);
+  bool serve(Worker& worker);
+  bool drive(Worker& worker, CommunicatorState& communicator, bool alone);
 
   std::mutex mutex_;
   std::vector<std::unique_ptr<Worker>> workers_;

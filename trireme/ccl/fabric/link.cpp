@@ -286,6 +286,10 @@ bool Link::flush_out() {
   return empty && bulk_receives_.empty();
 }
 
+bool Link::has_unsent() const {
+  return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return !lane.out.empty(); });
+}
+
 bool Link::active() const {
   if (!offered_.empty() || !accepted_.empty() || !bulk_sends_.empty() || !bulk_receives_.empty()) return true;
   return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return !lane.out.empty() || lane.in_have != 0; });

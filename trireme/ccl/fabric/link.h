@@ -84,6 +84,7 @@ class Link {
   void confirm_bulk_sends();
   // Sends what is queued; receives only where the peer still needs us; true when neither is left.
   bool flush_out();
+  bool has_unsent() const;
   // Anything half sent, or promised by or to the peer.
   bool active() const;
   bool has_left() const { return left_; }

@@ -204,6 +204,10 @@ void Messenger::add_poll_fds(std::vector<pollfd>& fds) const {
   }
 }
 
+bool Messenger::unsent() const {
+  return std::any_of(links_.begin(), links_.end(), [](const auto& link) { return link && link->has_unsent(); });
+}
+
 bool Messenger::flush() {
   bool clean = true;
   progress_bulk();

@@ -29,6 +29,8 @@ class Messenger final : public Source, private LinkEvents {
   void set_current(uint64_t number, const Signature& signature);
 
   void send_leave();
+  // Something is queued that its links would not take.
+  bool unsent() const;
   // Tries to send what is still queued, and to let peers end what they send us; true when there is nothing left.
   bool flush();
 

@@ -10,15 +10,15 @@ namespace {
 void copy_in(std::byte* ring, uint64_t position, const std::byte* data, size_t bytes) {
   size_t at = position % kRingBytes;
   size_t first = std::min(bytes, kRingBytes - at);
-  std::memcpy(ring + at, data, first);
-  std::memcpy(ring, data + first, bytes - first);
+  if (first != 0) std::memcpy(ring + at, data, first);
+  if (bytes != first) std::memcpy(ring, data + first, bytes - first);
 }
 
 void copy_out(const std::byte* ring, uint64_t position, std::byte* data, size_t bytes) {
   size_t at = position % kRingBytes;
   size_t first = std::min(bytes, kRingBytes - at);
-  std::memcpy(data, ring + at, first);
-  std::memcpy(data + first, ring, bytes - first);
+  if (first != 0) std::memcpy(data, ring + at, first);
+  if (bytes != first) std::memcpy(data + first, ring, bytes - first);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ inline constexpr int kMaxLocalRanks = 256;
 inline constexpr size_t kCacheLine = 64;
 // Messages up to this size travel inside the record that announces them.
 inline constexpr size_t kInlineBytes = 8192;
+inline constexpr size_t kTinyBytes = 32;
 inline constexpr size_t kRingBytes = 64 * 1024;
 
 // How a peer reaches a buffer: an address in the owner's memory, or an offset in a region that others can map.
@@ -28,16 +29,17 @@ struct View {
   uint32_t unused = 0;
 };
 
-// What a rank announces when it enters an operation.
+// What a rank announces when it enters an operation. Its first cache line is all that a tiny operation needs to pass on.
 struct alignas(kCacheLine) Record {
-  uint64_t number = 0;  // of the operation; another one means that the rank has left
+  std::atomic<uint64_t> number;  // of the operation, written last; another one means that the rank has left
   Signature signature;
+  std::byte tiny[32];  // a payload that fits here
   View send;
   View recv;
-  View blocks;            // an array of Views, one per rank of the communicator, where the operation has one block per rank
-  uint32_t in_place = 0;
-  uint32_t inlined = 0;    // what it sends lies in its inline slot
-  uint32_t reachable = 0;  // peers may read and write this rank's buffers directly
+  View blocks;         // an array of Views, one per rank of the communicator, where the operation has one block per rank
+  uint32_t in_place;
+  uint32_t inlined;    // what it sends lies in its inline slot
+  uint32_t reachable;  // peers may read and write this rank's buffers directly
 };
 
 // A rank's line that others poll. Written by its owner alone.
