@@ -86,6 +86,9 @@ std::shared_ptr<const Choices> read_choices() {
   return choices;
 }
 
+// So that nobody pays for choices that nobody has made.
+std::atomic<bool> any_choice{true};
+
 std::atomic<std::shared_ptr<const Choices>>& current() {
   static std::atomic<std::shared_ptr<const Choices>> choices{read_choices()};
   return choices;
@@ -104,6 +107,7 @@ std::vector<AlgorithmRange> parse_algorithms(const std::string& variable, const 
 
 Algorithm chosen_algorithm(OpKind kind, size_t bytes) {
   Algorithm chosen = Algorithm::automatic;
+  if (!any_choice.load(std::memory_order_relaxed)) return chosen;
   auto choices = current().load(std::memory_order_acquire);
   for (const AlgorithmRange& range : (*choices)[static_cast<size_t>(kind)]) {
     if (bytes >= range.first_bytes && bytes <= range.last_bytes) chosen = range.algorithm;
@@ -111,6 +115,12 @@ Algorithm chosen_algorithm(OpKind kind, size_t bytes) {
   return chosen;
 }
 
-void reload_algorithm_choices() { current().store(read_choices(), std::memory_order_release); }
+void reload_algorithm_choices() {
+  auto choices = read_choices();
+  bool any = false;
+  for (const auto& ranges : *choices) any = any || !ranges.empty();
+  current().store(std::move(choices), std::memory_order_release);
+  any_choice.store(any, std::memory_order_relaxed);
+}
 
 }  // namespace trireme::ccl

@@ -24,11 +24,11 @@ SegmentLayout::SegmentLayout(int rank_count, size_t staging)
     at = round_up(at, alignment);
     return std::exchange(at, at + size);
   };
-  progress = place(ranks * sizeof(ProgressLine), kCacheLine);
-  sleep = place(ranks * sizeof(SleepLine), kCacheLine);
-  record = place(2 * ranks * sizeof(Record), kCacheLine);
+  progress = place(ranks * sizeof(ProgressLine), kApart);
+  sleep = place(ranks * sizeof(SleepLine), kApart);
+  record = place(2 * ranks * sizeof(Record), kApart);
   inline_slot = place(2 * ranks * kInlineBytes, kPage);
-  ring_control = place(ranks * ranks * sizeof(RingControl), kCacheLine);
+  ring_control = place(ranks * ranks * sizeof(RingControl), kApart);
   this->staging = place(ranks * staging_bytes, kPage);
   ring = place(ranks * ranks * kRingBytes, kPage);
   bytes = round_up(at, kPage);

@@ -16,6 +16,8 @@ namespace trireme::ccl {
 
 inline constexpr int kMaxLocalRanks = 256;
 inline constexpr size_t kCacheLine = 64;
+// What different ranks write lies this far apart: the prefetcher fetches lines in pairs, and would take a neighbour's along.
+inline constexpr size_t kApart = 128;
 // Messages up to this size travel inside the record that announces them.
 inline constexpr size_t kInlineBytes = 8192;
 inline constexpr size_t kTinyBytes = 32;
@@ -30,7 +32,7 @@ struct View {
 };
 
 // What a rank announces when it enters an operation. Its first cache line is all that a tiny operation needs to pass on.
-struct alignas(kCacheLine) Record {
+struct alignas(kApart) Record {
   std::atomic<uint64_t> number;  // of the operation, written last; another one means that the rank has left
   Signature signature;
   std::byte tiny[32];  // a payload that fits here
@@ -43,12 +45,12 @@ struct alignas(kCacheLine) Record {
 };
 
 // A rank's line that others poll. Written by its owner alone.
-struct alignas(kCacheLine) ProgressLine {
+struct alignas(kApart) ProgressLine {
   std::atomic<uint64_t> value;
 };
 
 // What a sleeping rank waits for.
-struct alignas(kCacheLine) SleepLine {
+struct alignas(kApart) SleepLine {
   static constexpr int32_t kAnything = -2;  // wake me on anything; else a ProgressWait's peer
   std::atomic<int32_t> peer;
   std::atomic<uint32_t> on_event_fd;  // sleeps in poll(), not on the futex
@@ -66,16 +68,16 @@ struct Poison {
 
 // One direction of a byte stream between two ranks. Positions only grow; the difference is what lies in the ring.
 struct RingControl {
-  alignas(kCacheLine) std::atomic<uint64_t> written;
-  alignas(kCacheLine) std::atomic<uint64_t> read;
+  alignas(kApart) std::atomic<uint64_t> written;
+  alignas(kApart) std::atomic<uint64_t> read;
 };
 
 struct SegmentHeader {
   uint64_t nonce;
   uint32_t ranks;
-  alignas(kCacheLine) std::atomic<uint32_t> bell;  // the futex; every rank sleeps on it with its own bit
-  alignas(kCacheLine) std::atomic<uint64_t> sleepers[kMaxLocalRanks / 64];
-  alignas(kCacheLine) Poison poison;
+  alignas(kApart) std::atomic<uint32_t> bell;  // the futex; every rank sleeps on it with its own bit
+  alignas(kApart) std::atomic<uint64_t> sleepers[kMaxLocalRanks / 64];
+  alignas(kApart) Poison poison;
 };
 
 // Where the parts of a segment lie: a function of the number of ranks and of the staging size, the same on every rank.
