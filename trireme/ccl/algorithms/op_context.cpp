@@ -72,14 +72,14 @@ void OpContext::announce(Block send, Block recv, const std::vector<Block>& block
   record.recv = memory().view_of(recv.data, recv.bytes);
   record.in_place = send.data == recv.data && send.bytes != 0;
   bool reachable = (send.bytes == 0 || memory().reachable(record.send)) && (recv.bytes == 0 || memory().reachable(record.recv));
-  block_views_.clear();
+  block_views().clear();
   for (const Block& block : blocks) {
-    block_views_.push_back(memory().view_of(block.data, block.bytes));
-    reachable = reachable && (block.bytes == 0 || memory().reachable(block_views_.back()));
+    block_views().push_back(memory().view_of(block.data, block.bytes));
+    reachable = reachable && (block.bytes == 0 || memory().reachable(block_views().back()));
   }
   // The array itself is private memory: only direct reads reach it.
   if (!blocks.empty()) reachable = reachable && memory().access() != PeerMemory::Access::regions_only;
-  record.blocks = {reinterpret_cast<uint64_t>(block_views_.data()), block_views_.size() * sizeof(View), 0, 0};
+  record.blocks = {reinterpret_cast<uint64_t>(block_views().data()), block_views().size() * sizeof(View), 0, 0};
   record.reachable = reachable;
   publish(record);
 }
@@ -122,7 +122,7 @@ bool OpContext::any_mapped() {
 }
 
 View OpContext::block_view(int local_peer, int block) {
-  if (local_peer == local()) return block_views_[block];
+  if (local_peer == local()) return block_views()[block];
   View view;
   memory().read(local_peer, record(local_peer).blocks, static_cast<size_t>(block) * sizeof(View), &view, sizeof view);
   return view;

@@ -53,6 +53,9 @@ struct CommContext {
   Messenger& messenger;
   const Topology& topology;
   Scratch scratch;
+  // What peers read of this rank while an operation with one block per rank runs. Two in turn, and kept: when an operation fails here, another
+  // rank may still be reading.
+  std::vector<View> block_views[2] = {};
   uint64_t all_entered = 0;  // the last operation that every local rank is known to have entered
 };
 
@@ -113,10 +116,10 @@ class OpContext {
   Messenger::Done done(Transfer& transfer) { return comm.messenger.done(transfer); }
 
  private:
+  std::vector<View>& block_views() { return comm.block_views[number & 1]; }
   int entered_cursor_ = 0;  // local ranks before this one have entered
   Record& begin_record();
   void publish(Record& record);
-  std::vector<View> block_views_;
 };
 
 inline Task nothing_to_do() { co_return; }

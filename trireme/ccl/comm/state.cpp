@@ -86,7 +86,7 @@ CommunicatorState::CommunicatorState(CommunicatorParts parts)
     streams.push_back(std::make_unique<RingStream>(node_->segment(), node_->rank(), local, [this, local] { node_->notify(local); }));
     messenger_->add_link(peer, std::move(streams), kRingEagerBytes, reader_.get(), nullptr);
   }
-  context_.emplace(CommContext{engine_, *node_, *messenger_, topology_, {}, 0});
+  context_.emplace(CommContext{engine_, *node_, *messenger_, topology_, {}, {}, 0});
 
   // Polling pays only while every rank of the host has a core to itself.
   long long spins = env::integer("CCL_SPIN_COUNT");
@@ -139,7 +139,7 @@ bool CommunicatorState::run_at_once(Operation& op, RequestPtr& request) {
   } catch (const Error&) {
     fail(std::current_exception());
     stop_driving();
-    throw;
+    std::rethrow_exception(error());
   }
   return true;
 }
@@ -318,18 +318,17 @@ bool CommunicatorState::reap() {
     }
     RequestPtr request = *message;
     message = messages_.erase(message);
-    if (request->task.error()) fail(request->task.error());
-    finish(request, request->task.error());
+    end(request);
     any = true;
   }
   while (collective_started_ && collectives_.front()->task.done()) {
     RequestPtr request = collectives_.front();
     collectives_.pop_front();
     collective_started_ = false;
-    if (request->task.error()) fail(request->task.error());
+    bool failed = request->task.error() != nullptr;
     // What needed no meeting (a communicator of one rank) counts as entered all the same: the next operation waits for that.
-    else if (node_->progress_of(node_->rank()) < progress_value(request->number, kEntered)) node_->advance(progress_value(request->number, kEntered));
-    finish(request, request->task.error());
+    if (!failed && node_->progress_of(node_->rank()) < progress_value(request->number, kEntered)) node_->advance(progress_value(request->number, kEntered));
+    end(request);
     any = true;
     if (!engine_.failure()) start_next_collective();
   }
@@ -340,6 +339,13 @@ bool CommunicatorState::reap() {
     }
   }
   return any;
+}
+
+// A task that ended in an exception ends the communicator; its request fails with the first cause, which may be another's.
+void CommunicatorState::end(const RequestPtr& request) {
+  bool failed = request->task.error() != nullptr;
+  if (failed) fail(request->task.error());
+  finish(request, failed ? error() : nullptr);
 }
 
 void CommunicatorState::finish(const RequestPtr& request, std::exception_ptr error) {

@@ -114,6 +114,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void start(const RequestPtr& request);
   bool start_next_collective();
   bool reap();
+  void end(const RequestPtr& request);
   void finish(const RequestPtr& request, std::exception_ptr error);
   void fail(const std::exception_ptr& error);
   void poison(PoisonNote note, int except);
