@@ -14,7 +14,7 @@ constexpr Variable kTable[] = {
     {"CCL_WORKER_OFFLOAD", Type::flag, "1", "", "0: no worker threads, the calling thread does the work."},
     {"CCL_SPIN_COUNT", Type::integer, "-1", "-1..",
      "Rounds of polling before a waiting thread sleeps. -1: automatic: a few when there are more ranks than cores, else up to "
-     "5 ms for a caller and about 0.1 ms for a worker."},
+     "50 ms for a caller and about 0.1 ms for a worker."},
     {"CCL_UNORDERED_COLL", Type::choice, "0", "0",
      "oneCCL's matching of operations by match_id is not supported: every rank must submit in the same order. Only 0 is accepted."},
 

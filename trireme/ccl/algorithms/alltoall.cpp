@@ -25,22 +25,21 @@ bool in_place(const Operation& op) {
 
 // Where this rank's receives go first: to a copy, when they would overwrite what others still have to read.
 struct Landing {
-  std::vector<std::byte> memory;
+  bool aside;
   std::vector<Block> blocks;
 
-  explicit Landing(const Operation& op) : blocks(op.recv_blocks) {
-    if (!in_place(op)) return;
+  explicit Landing(OpContext& run) : aside(in_place(run.op)), blocks(run.op.recv_blocks) {
+    if (!aside) return;
     size_t total = 0;
-    for (const Block& block : op.recv_blocks) total += block.bytes;
-    memory.resize(total + 1);
-    size_t at = 0;
+    for (const Block& block : blocks) total += block.bytes;
+    std::byte* at = run.comm.scratch.partial(total);
     for (Block& block : blocks) {
-      block.data = memory.data() + at;
+      block.data = at;
       at += block.bytes;
     }
   }
   void deliver(const Operation& op) const {
-    if (memory.empty()) return;
+    if (!aside) return;
     for (size_t rank = 0; rank < blocks.size(); ++rank) copy_block(blocks[rank], op.recv_blocks[rank]);
   }
 };
@@ -83,7 +82,7 @@ void copy_inlined_block(OpContext& run, int peer, const Block& to) {
 }
 
 Task alltoall_in_host(OpContext& run) {
-  Landing landing(run.op);
+  Landing landing(run);
   bool all_inlined = true;
   copy_block(run.op.send_blocks[run.rank()], landing.blocks[run.rank()]);
   for (int step = 1; step < run.size(); ++step) {
@@ -107,7 +106,7 @@ Task alltoall_in_host(OpContext& run) {
 }
 
 Task alltoall_messages(OpContext& run) {
-  Landing landing(run.op);
+  Landing landing(run);
   copy_block(run.op.send_blocks[run.rank()], landing.blocks[run.rank()]);
   std::vector<Transfer> transfers;
   transfers.reserve(static_cast<size_t>(2 * run.size()));
