@@ -17,7 +17,7 @@ as_root() {
 install_mpich() {
   command -v "$mpicxx" >/dev/null && return
   as_root apt-get update
-  as_root apt-get install -y --no-install-recommends mpich libmpich-dev
+  as_root apt-get install -y --no-install-recommends mpich libmpich-dev libhwloc-dev
 }
 
 install_oneccl() {

@@ -101,6 +101,7 @@ void Link::accept(Transfer& transfer, const LinkFrame& offer) {
   transfer.bytes = offer.bytes;
   LinkFrame answer;
   answer.sender_id = offer.sender_id;
+  if (offer.readable && !reader_) throw wire::Malformed(str("rank ", peer_, " of another host offers its memory to be read"));
   if (offer.readable) {
     reader_->read(peer_, offer, transfer.data);
     answer.kind = LinkFrame::taken;
