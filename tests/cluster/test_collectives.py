@@ -1,30 +1,17 @@
 """Collectives between hosts: network namespaces with real TCP between them."""
 
-import os
-import pathlib
-import re
 import time
 
 import pytest
 
-from tests.multiprocess.ranks import EnvRanks
+from tests.multiprocess import ccl_ranks
+from tests.multiprocess.ccl_ranks import failure
 
-PROGRAM = pathlib.Path(os.environ.get("TRIREME_BUILD_DIR", "build/release")).resolve() / "tests/multiprocess/ccl_rank"
 PEER_TIMEOUT_MS = 2000
 
 
 def start(tmp_path, cluster, size, *arguments, **env):
-    settings = {"STORE": str(tmp_path / "store"), "TRIREME_PEER_TIMEOUT_MS": str(PEER_TIMEOUT_MS), **env}
-    ranks = EnvRanks([str(PROGRAM), *map(str, arguments)], size=size, logs=tmp_path, hosts=cluster.hosts, env=settings)
-    for rank in range(size):
-        ranks.wait_for_output(rank, "ready")
-    return ranks
-
-
-def failure(ranks, rank):
-    found = re.search(r"failed after (\d+) ms: (\w+): (.*)", ranks.output(rank))
-    assert found, f"rank {rank} did not fail: {ranks.output(rank)}"
-    return int(found[1]), found[2], found[3]
+    return ccl_ranks.start(tmp_path, size, *arguments, hosts=cluster.hosts, **{"TRIREME_PEER_TIMEOUT_MS": str(PEER_TIMEOUT_MS), **env})
 
 
 @pytest.mark.parametrize("size_bytes", [8, 65536, 4 << 20])

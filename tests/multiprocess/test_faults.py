@@ -8,24 +8,7 @@ import time
 
 import pytest
 
-from tests.multiprocess.ranks import EnvRanks
-
-PROGRAM = pathlib.Path(os.environ.get("TRIREME_BUILD_DIR", "build/release")).resolve() / "tests/multiprocess/ccl_rank"
-
-
-def start(tmp_path, size, *arguments, **env):
-    settings = {"STORE": str(tmp_path / "store"), **env}
-    ranks = EnvRanks([str(PROGRAM), *map(str, arguments)], size=size, logs=tmp_path, env=settings)
-    for rank in range(size):
-        ranks.wait_for_output(rank, "ready")
-    return ranks
-
-
-def failure(ranks, rank):
-    """(milliseconds since the operation began, type, message) of a rank's failure."""
-    found = re.search(r"failed after (\d+) ms: (\w+): (.*)", ranks.output(rank))
-    assert found, f"rank {rank} did not fail: {ranks.output(rank)}"
-    return int(found[1]), found[2], found[3]
+from tests.multiprocess.ccl_ranks import failure, start
 
 
 def memory_files():
