@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <mutex>
 
 #include "trireme/base/env.h"
 #include "trireme/base/error.h"
@@ -38,6 +39,13 @@ CommunicatorOptions with_defaults(CommunicatorOptions options) {
   return options;
 }
 
+// Log lines carry the rank in the first communicator, where the process is one rank.
+void tell_log(const Control& control, const LocalGroup& local) {
+  auto here = [](const LocalPeer& peer) { return peer.pid == getpid(); };
+  static std::once_flag once;
+  if (std::count_if(local.members.begin(), local.members.end(), here) == 1) std::call_once(once, [&] { set_log_rank(control.rank()); });
+}
+
 bool pids_are_known(const LocalGroup& local) {
   for (const LocalPeer& peer : local.members) {
     if (peer.pid == 0) return false;
@@ -61,6 +69,7 @@ std::shared_ptr<CommunicatorState> build_communicator(std::unique_ptr<Control> c
   CommunicatorParts parts;
   parts.rank = control->rank();
   parts.options = with_defaults(options);
+  tell_log(*control, meeting.local);
   bool several_hosts = *std::max_element(meeting.hosts.begin(), meeting.hosts.end()) > 0;
   if (several_hosts) {
     parts.streams = connect_tcp_mesh(*control, meeting.hosts, deadline);

@@ -119,6 +119,7 @@ void CommunicatorState::close() {
   for (uint64_t watch : watches_) Watcher::instance().unwatch(watch);
   watches_.clear();
   // What is queued must still get out; then the streams end.
+  interrupt();
   while (driving_.exchange(true)) std::this_thread::yield();
   if (!poisoned_.load()) {
     messenger_->send_leave();

@@ -245,6 +245,7 @@ bool CommunicatorState::poll() {
     fail(std::current_exception());
     moved = true;
   }
+  if (unsent_.load(std::memory_order_relaxed)) unsent_.store(!engine_.failure() && messenger_->unsent(), std::memory_order_release);
   return reap() || moved;
 }
 

@@ -171,8 +171,8 @@ bool Workers::drive(Worker& worker, CommunicatorState& communicator, bool alone)
       std::lock_guard lock(worker.mutex);
       worker.driving = communicator.weak_from_this();
     }
-    communicator.drive([&] { return !communicator.has_work() || worker.new_work.load(std::memory_order_acquire); },
-                       CommunicatorState::Patience::worker);
+    auto stop = [&] { return !communicator.has_work() || communicator.closed() || worker.new_work.load(std::memory_order_acquire); };
+    communicator.drive(stop, CommunicatorState::Patience::worker);
     std::lock_guard lock(worker.mutex);
     worker.driving.reset();
   } else {

@@ -21,13 +21,6 @@ bool Engine::poll() {
   return moved;
 }
 
-bool Engine::anything_ready() {
-  for (Waiter* waiter : waiters_) {
-    if (waiter->ready()) return true;
-  }
-  return false;
-}
-
 void Engine::fail(std::exception_ptr error) {
   if (!failure_) failure_ = std::move(error);
 }

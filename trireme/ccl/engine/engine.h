@@ -58,8 +58,6 @@ class Engine {
 
   // Lets the sources move bytes and resumes every coroutine whose condition holds. True if anything happened.
   bool poll();
-  // Whether poll() would do something: asked once more after announcing that this rank goes to sleep.
-  bool anything_ready();
 
   // Ends all waits: every waiting coroutine is resumed and throws `error`; so does every later wait.
   void fail(std::exception_ptr error);

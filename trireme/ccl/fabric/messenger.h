@@ -17,7 +17,6 @@ class Messenger final : public Source, private LinkEvents {
   Messenger(Engine& engine, int rank, int size);
 
   void add_link(int peer, std::vector<std::unique_ptr<Stream>> streams, size_t eager_bytes, DirectReader* reader, BulkLane* bulk);
-  Link* link_to(int peer) { return links_[peer].get(); }
 
   // Posted; co_await done(transfer) for the end. The transfer must stay where it is until then.
   void send(Transfer& transfer);

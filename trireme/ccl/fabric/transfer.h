@@ -29,7 +29,6 @@ struct Transfer {
 
   // The protocol's own.
   size_t moved = 0;
-  uint64_t id = 0;
 };
 
 }  // namespace trireme::ccl

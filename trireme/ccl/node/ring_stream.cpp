@@ -30,14 +30,6 @@ RingStream::RingStream(const Segment& segment, int me, int peer, std::function<v
       in_data_(segment.ring_data(peer, me)),
       notify_(std::move(notify)) {}
 
-bool RingStream::readable() const {
-  return in_.written.load(std::memory_order_acquire) != in_.read.load(std::memory_order_relaxed);
-}
-
-bool RingStream::writable() const {
-  return out_.written.load(std::memory_order_relaxed) - out_.read.load(std::memory_order_acquire) < kRingBytes;
-}
-
 size_t RingStream::write(std::span<const iovec> pieces) {
   uint64_t start = out_.written.load(std::memory_order_relaxed);
   uint64_t limit = out_.read.load(std::memory_order_acquire) + kRingBytes;

@@ -15,9 +15,6 @@ class RingStream final : public Stream {
   size_t write(std::span<const iovec> pieces) override;
   size_t read(std::span<const iovec> pieces) override;
   int fd() const override { return -1; }
-  // Something to read, or room to write: what a rank checks before it sleeps.
-  bool readable() const;
-  bool writable() const;
 
  private:
   RingControl& out_;
