@@ -31,6 +31,10 @@ Registry& registry() {
   return *instance;
 }
 
+// Made while the library is loaded. Made on first use it could be half made in one thread while another forks, and the child
+// would wait for ever for that first thread.
+[[maybe_unused]] const Registry& made_at_load = registry();
+
 void Registry::before_fork() { registry().mutex.lock(); }
 void Registry::in_parent() { registry().mutex.unlock(); }
 
