@@ -1,8 +1,9 @@
-// Allgather, with equal or different counts. In a host everybody copies everybody's block out of its owner's memory. Between hosts a
+// Allgather, with equal or different counts. In a host everybody writes its block into everybody's result. Between hosts a
 // block crosses each wire once: to one rank of every other host, which the others of that host then copy it from.
 #include <cstring>
 
 #include "trireme/ccl/algorithms/choice.h"
+#include "trireme/ccl/algorithms/copy.h"
 #include "trireme/ccl/algorithms/phases.h"
 
 namespace trireme::ccl {
@@ -19,7 +20,34 @@ size_t largest_block(OpContext& run) {
 
 void place_own_block(OpContext& run) {
   const Block& mine = block_of(run, run.rank());
-  if (mine.bytes != 0 && mine.data != run.op.send_buffer) std::memmove(mine.data, run.op.send_buffer, mine.bytes);
+  copy_own(mine.data, run.op.send_buffer, mine.bytes, mine.bytes);
+}
+
+// One host: a tile of this rank's block is read once from memory, and goes from the cache to all places where it is wanted.
+Task allgather_in_host(OpContext& run) {
+  constexpr size_t kTile = 256 * 1024;
+  co_await run.may_enter();
+  run.announce({const_cast<std::byte*>(input(run)), run.bytes()}, {}, run.op.recv_blocks);
+  co_await run.all_reached(kEntered);
+  run.check_records();
+  const Block& mine = block_of(run, run.rank());
+  if (run.all_reachable()) {
+    for (size_t offset = 0; offset < mine.bytes; offset += kTile) {
+      size_t bytes = std::min(kTile, mine.bytes - offset);
+      copy_own(static_cast<std::byte*>(mine.data) + offset, input(run) + offset, bytes, mine.bytes);
+      for (int step = 1; step < run.local_size(); ++step) {
+        int peer = (run.local() + step) % run.local_size();
+        run.write(peer, run.block_view(peer, run.rank()), offset, input(run) + offset, bytes);
+      }
+    }
+    run.reach(kDone);
+    co_await run.all_reached(kDone);
+    co_return;
+  }
+  co_await share_parts_staged(run, input(run), run.op.recv_blocks, kFirstChunk);
+  uint64_t last = kFirstChunk + chunks_of(run, largest_block(run), 1) + 1;
+  run.reach(last);
+  co_await run.all_reached(last);
 }
 
 // Between hosts: rank r's block goes to the rank numbered local(r) mod n of every other host.
@@ -43,9 +71,9 @@ Task exchange_between_hosts(OpContext& run) {
 
 Task allgather_hierarchical(OpContext& run) {
   const Topology& topology = run.topology();
+  place_own_block(run);
   co_await run.may_enter();
-  static const std::vector<Block> kNone;
-  run.announce({const_cast<std::byte*>(input(run)), run.bytes()}, {}, topology.one_host() ? kNone : run.op.recv_blocks);
+  run.announce({const_cast<std::byte*>(input(run)), run.bytes()}, {}, run.op.recv_blocks);
   co_await run.all_reached(kEntered);
   run.check_records();
   bool direct = run.all_reachable();
@@ -62,24 +90,22 @@ Task allgather_hierarchical(OpContext& run) {
     co_await share_parts_staged(run, input(run), parts, kFirstChunk);
   }
   uint64_t step = kFirstChunk + chunks_of(run, largest_block(run), 1) + 1;
-  if (!topology.one_host()) {
-    co_await exchange_between_hosts(run);
-    run.reach(step);
-    co_await run.all_reached(step);
-    for (int rank = 0; rank < run.size(); ++rank) {
-      if (topology.hosts[rank] == topology.my_host()) continue;
-      int holder = topology.local[rank] % run.local_size();
-      const Block& block = block_of(run, rank);
-      if (!direct) {
-        std::vector<Block> parts(static_cast<size_t>(run.local_size()));
-        parts[holder] = block;
-        co_await share_parts_staged(run, static_cast<std::byte*>(block.data), parts, step + 1);
-        step += chunks_of(run, block.bytes, 1) + 2;
-        run.reach(step);
-        co_await run.all_reached(step);
-      } else if (holder != run.local()) {
-        run.memory().read(holder, run.block_view(holder, rank), 0, block.data, block.bytes);
-      }
+  co_await exchange_between_hosts(run);
+  run.reach(step);
+  co_await run.all_reached(step);
+  for (int rank = 0; rank < run.size(); ++rank) {
+    if (topology.hosts[rank] == topology.my_host()) continue;
+    int holder = topology.local[rank] % run.local_size();
+    const Block& block = block_of(run, rank);
+    if (!direct) {
+      std::vector<Block> parts(static_cast<size_t>(run.local_size()));
+      parts[holder] = block;
+      co_await share_parts_staged(run, static_cast<std::byte*>(block.data), parts, step + 1);
+      step += chunks_of(run, block.bytes, 1) + 2;
+      run.reach(step);
+      co_await run.all_reached(step);
+    } else if (holder != run.local()) {
+      run.memory().read(holder, run.block_view(holder, rank), 0, block.data, block.bytes);
     }
   }
   run.reach(step + 1);
@@ -88,6 +114,7 @@ Task allgather_hierarchical(OpContext& run) {
 
 // Every rank sends its block to every other, wherever it is.
 Task allgather_flat(OpContext& run) {
+  place_own_block(run);
   co_await run.may_enter();
   run.announce({}, {});
   std::vector<Transfer> transfers;
@@ -110,10 +137,12 @@ Task allgather(OpContext& run) {
   Algorithm algorithm = chosen_algorithm(OpKind::allgather, largest);
   bool flat = algorithm == Algorithm::flat || algorithm == Algorithm::ring;
   if (!one_host && algorithm == Algorithm::automatic) flat = largest <= kInlineBytes;
-  place_own_block(run);
-  if (run.size() == 1) return nothing_to_do();
+  if (run.size() == 1) {
+    place_own_block(run);
+    return nothing_to_do();
+  }
   if (flat) return allgather_flat(run);
-  return allgather_hierarchical(run);
+  return one_host ? allgather_in_host(run) : allgather_hierarchical(run);
 }
 
 }  // namespace trireme::ccl

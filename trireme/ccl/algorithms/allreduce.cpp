@@ -8,6 +8,10 @@
 namespace trireme::ccl {
 namespace {
 
+constexpr size_t kSlotsFrom = 64 << 20;
+// Two buffers and the slots no longer fit a core's cache together.
+constexpr size_t kStagedStreamingBytes = 1 << 20;
+
 std::byte* output(OpContext& run) { return static_cast<std::byte*>(run.op.recv_buffer); }
 const std::byte* input(OpContext& run) { return static_cast<const std::byte*>(run.op.send_buffer); }
 
@@ -26,12 +30,6 @@ Task allreduce(OpContext& run) {
   return run.bytes() > kInlineBytes ? allreduce_hierarchical(run) : allreduce_leaders(run);
 }
 
-Task allreduce_whole(OpContext& run) {
-  reduce_range_directly(run, run.reducer(), {0, run.op.count}, output(run), Stage::whole);
-  run.reach(kDone);
-  co_await run.all_reached(kDone);
-}
-
 // Four slots let a rank copy ahead while the other still reads. After announcing v chunks a rank has reduced all but the last two of them,
 // so chunk c may be written when the peer has announced c - kSlots + 2.
 Task allreduce_whole_staged(OpContext& run) {
@@ -42,7 +40,9 @@ Task allreduce_whole_staged(OpContext& run) {
   size_t total = run.bytes();
   size_t chunks = (total + slot_bytes - 1) / slot_bytes;
   int peer = 1 - run.local();
-  auto slot = [&](int rank, size_t chunk) { return segment.staging(rank) + chunk % kSlots * slot_bytes; };
+  bool streaming = total >= kStagedStreamingBytes && run.op.send_buffer != run.op.recv_buffer;
+  // Each operation begins in another slot: lines that were used a while ago change hands twice as fast as those just read.
+  auto slot = [&](int rank, size_t chunk) { return segment.staging(rank) + (run.number + chunk) % kSlots * slot_bytes; };
   auto bytes_of = [&](size_t chunk) { return std::min(slot_bytes, total - chunk * slot_bytes); };
   auto announced = [&](size_t count) { return kFirstChunk + count; };
   for (size_t chunk = 0; chunk <= chunks; ++chunk) {
@@ -57,7 +57,7 @@ Task allreduce_whole_staged(OpContext& run) {
     const void* sources[2];
     sources[run.local()] = input(run) + ready * slot_bytes;
     sources[peer] = slot(peer, ready);
-    reducer.reduce(sources, output(run) + ready * slot_bytes, bytes_of(ready) / run.element_bytes(), Stage::whole);
+    reducer.reduce(sources, output(run) + ready * slot_bytes, bytes_of(ready) / run.element_bytes(), Stage::whole, streaming);
   }
   run.reach(announced(chunks + 1));
   co_await run.all_reached(announced(chunks + 1));
@@ -71,13 +71,17 @@ Task allreduce_hierarchical(OpContext& run) {
   co_await run.all_reached(kEntered);
   run.check_records();
   bool direct = run.all_reachable();
-  if (topology.one_host() && run.size() == 2) {
-    if (direct && !run.any_in_place()) {
-      co_await allreduce_whole(run);
+  if (topology.one_host()) {
+    // Far beyond the caches, two ranks gain more from slots that stay in them than from one copy less.
+    bool through_slots = run.size() == 2 && (!direct || (run.bytes() >= kSlotsFrom && !run.any_mapped()));
+    if (through_slots) {
+      co_await allreduce_whole_staged(run);
       co_return;
     }
-    if (!run.any_mapped()) {
-      co_await allreduce_whole_staged(run);
+    if (direct) {
+      reduce_and_hand_out(run, run.reducer(), part_of(run.op.count, run.element_bytes(), run.size(), run.rank()));
+      run.reach(kDone);
+      co_await run.all_reached(kDone);
       co_return;
     }
   }

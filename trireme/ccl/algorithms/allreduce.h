@@ -5,11 +5,10 @@
 
 namespace trireme::ccl {
 
-// One host, two ranks, out of place, memory reachable: each reads all of the other's buffer. 1 step, n bytes read.
-Task allreduce_whole(OpContext& run);
-// Two ranks in place, or without direct reads: each copies to its slots and reduces out of the other's. n/slot steps, n bytes copied, n read.
+// Two ranks without direct reads, or very large: each copies to its slots and reduces out of the other's. n/slot steps, n bytes copied, n read.
 Task allreduce_whole_staged(OpContext& run);
-// Any hosts: reduce-scatter in the host, lanes between hosts, allgather in the host.
+// One host: each reduces its part and hands it out, 1 step, n (P-1)/P bytes read and as many written. Several: reduce-scatter in the host,
+// lanes between hosts, allgather in the host.
 Task allreduce_hierarchical(OpContext& run);
 // Several hosts, small: the first rank of each host reduces, exchanges and hands out.
 Task allreduce_leaders(OpContext& run);

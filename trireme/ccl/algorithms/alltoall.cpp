@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "trireme/ccl/algorithms/choice.h"
+#include "trireme/ccl/algorithms/copy.h"
 #include "trireme/ccl/algorithms/phases.h"
 
 namespace trireme::ccl {
@@ -21,6 +22,23 @@ bool in_place(const Operation& op) {
     }
   }
   return false;
+}
+
+// A round of swaps may take this many chunks: rounds of all ranks of a host must fit into an operation's steps.
+constexpr uint64_t kChunksPerRound = 60'000;
+static_assert(kFirstChunk + kMaxLocalRanks * kChunksPerRound < uint64_t{1} << kStepBits);
+constexpr size_t kSwapSlots = 4;
+
+size_t swap_slot_bytes(OpContext& run) { return run.node().segment().staging_bytes() / kSwapSlots / kCacheLine * kCacheLine; }
+
+// Every block is received where it is sent from.
+bool can_swap(OpContext& run) {
+  for (size_t rank = 0; rank < run.op.send_blocks.size(); ++rank) {
+    const Block& in = run.op.send_blocks[rank];
+    const Block& out = run.op.recv_blocks[rank];
+    if (in.data != out.data || in.bytes != out.bytes || in.bytes / swap_slot_bytes(run) + 2 > kChunksPerRound) return false;
+  }
+  return true;
 }
 
 // Where this rank's receives go first: to a copy, when they would overwrite what others still have to read.
@@ -54,7 +72,7 @@ size_t inline_bytes(const std::vector<Block>& blocks) {
 void announce_blocks(OpContext& run) {
   const std::vector<Block>& blocks = run.op.send_blocks;
   if (inline_bytes(blocks) > kInlineBytes) {
-    run.announce({}, {}, blocks);
+    run.announce({}, {}, blocks, can_swap(run));
     return;
   }
   std::byte packed[kInlineBytes];
@@ -81,10 +99,45 @@ void copy_inlined_block(OpContext& run, int peer, const Block& to) {
   if (to.bytes != 0) std::memcpy(to.data, slot + begin, to.bytes);
 }
 
+// Two ranks exchange the contents of their blocks for each other, through slots: as allreduce_whole_staged, with a copy for a sum.
+Task swap_with(OpContext& run, int peer, const Block& block, uint64_t first) {
+  const Segment& segment = run.node().segment();
+  size_t slot_bytes = swap_slot_bytes(run);
+  size_t chunks = (block.bytes + slot_bytes - 1) / slot_bytes;
+  auto data = static_cast<std::byte*>(block.data);
+  auto slot = [&](int rank, size_t chunk) { return segment.staging(rank) + (run.number + chunk) % kSwapSlots * slot_bytes; };
+  auto bytes_of = [&](size_t chunk) { return std::min(slot_bytes, block.bytes - chunk * slot_bytes); };
+  for (size_t chunk = 0; chunk <= chunks; ++chunk) {
+    if (chunk < chunks) {
+      if (chunk + 2 > kSwapSlots) co_await run.reached(peer, first + chunk + 2 - kSwapSlots);
+      std::memcpy(slot(run.local(), chunk), data + chunk * slot_bytes, bytes_of(chunk));
+      run.reach(first + chunk + 1);
+    }
+    if (chunk == 0) continue;
+    co_await run.reached(peer, first + chunk);
+    std::memcpy(data + (chunk - 1) * slot_bytes, slot(peer, chunk - 1), bytes_of(chunk - 1));
+  }
+  run.reach(first + chunks + 1);
+  co_await run.reached(peer, first + chunks + 1);
+}
+
+// In round s rank r meets rank s - r.
+Task alltoall_swapping(OpContext& run) {
+  for (int round = 0; round < run.size(); ++round) {
+    int peer = (round - run.rank() + run.size()) % run.size();
+    const Block& block = run.op.send_blocks[peer];
+    if (peer == run.rank()) continue;
+    run.check_bytes(peer, run.block_view(peer, run.rank()).bytes, block.bytes);
+    if (block.bytes != 0) co_await swap_with(run, peer, block, kFirstChunk + static_cast<uint64_t>(round) * kChunksPerRound);
+  }
+}
+
 Task alltoall_in_host(OpContext& run) {
   Landing landing(run);
   bool all_inlined = true;
-  copy_block(run.op.send_blocks[run.rank()], landing.blocks[run.rank()]);
+  const Block& own = run.op.send_blocks[run.rank()];
+  if (landing.aside) copy_block(own, landing.blocks[run.rank()]);
+  else copy_own(landing.blocks[run.rank()].data, own.data, own.bytes, own.bytes);
   for (int step = 1; step < run.size(); ++step) {
     int peer = (run.rank() + step) % run.size();
     const Block& to = landing.blocks[peer];
@@ -137,7 +190,8 @@ Task alltoall(OpContext& run) {
   announce_blocks(run);
   co_await run.all_reached(kEntered);
   run.check_records();
-  if (run.all_reachable()) co_await alltoall_in_host(run);
+  if (run.all_in_place()) co_await alltoall_swapping(run);
+  else if (run.all_reachable()) co_await alltoall_in_host(run);
   else co_await alltoall_messages(run);
 }
 

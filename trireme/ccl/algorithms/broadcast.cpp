@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "trireme/ccl/algorithms/choice.h"
+#include "trireme/ccl/algorithms/copy.h"
 #include "trireme/ccl/algorithms/phases.h"
 
 namespace trireme::ccl {
@@ -13,9 +14,7 @@ std::byte* buffer(OpContext& run) {
 }
 
 void copy_on_root(OpContext& run) {
-  if (run.rank() == run.op.root && run.op.recv_buffer && run.op.recv_buffer != run.op.send_buffer && run.bytes() != 0) {
-    std::memmove(run.op.recv_buffer, run.op.send_buffer, run.bytes());
-  }
+  if (run.rank() == run.op.root && run.op.recv_buffer) copy_own(run.op.recv_buffer, run.op.send_buffer, run.bytes(), run.bytes());
 }
 
 // Small, one host: the payload lies in the root's record.
@@ -28,16 +27,24 @@ Task broadcast_inline(OpContext& run, int root) {
   if (run.bytes() != 0) std::memcpy(run.op.recv_buffer, run.payload_of(root, run.bytes()), run.bytes());
 }
 
-// Of the P ranks, P - 1 want n bytes: each of the P does (P - 1)/P n of the copying. The first part is pulled, the rest pushed.
+// In place, P - 1 of the P ranks want n bytes, and each of the P does (P - 1)/P n of the copying: the first part is pulled, the rest pushed.
+// Out of place the root wants n bytes as well: then everybody copies its own.
 Task broadcast_pull_push(OpContext& run, int root) {
+  constexpr size_t kTile = 256 * 1024;
   size_t total = run.bytes();
-  size_t pulled = total - total / static_cast<size_t>(run.local_size()) / kCacheLine * kCacheLine;
+  size_t pulled = total;
+  if (run.record(root).in_place) pulled -= total / static_cast<size_t>(run.local_size()) / kCacheLine * kCacheLine;
   if (run.local() != root) {
-    run.memory().read(root, run.record(root).send, 0, run.op.recv_buffer, pulled);
-  } else {
-    for (int peer = 0; peer < run.local_size(); ++peer) {
-      if (peer != root) run.memory().write(peer, run.record(peer).recv, pulled, buffer(run) + pulled, total - pulled);
+    for (size_t offset = 0; offset < pulled; offset += kTile) {
+      run.memory().read(root, run.record(root).send, offset, buffer(run) + offset, std::min(kTile, pulled - offset));
     }
+  } else {
+    for (size_t offset = pulled; offset < total; offset += kTile) {
+      for (int peer = 0; peer < run.local_size(); ++peer) {
+        if (peer != root) run.write(peer, run.record(peer).recv, offset, buffer(run) + offset, std::min(kTile, total - offset));
+      }
+    }
+    copy_on_root(run);
   }
   run.reach(kDone);
   co_await run.all_reached(kDone);
@@ -46,13 +53,14 @@ Task broadcast_pull_push(OpContext& run, int root) {
 Task broadcast_in_host(OpContext& run, int root) {
   co_await run.may_enter();
   std::byte* mine = buffer(run);
-  run.announce({mine, run.bytes()}, {mine, run.bytes()});
+  run.announce({mine, run.bytes()}, {run.op.recv_buffer ? run.op.recv_buffer : mine, run.bytes()});
   co_await run.all_reached(kEntered);
   run.check_records();
   if (run.all_reachable()) {
     co_await broadcast_pull_push(run, root);
     co_return;
   }
+  copy_on_root(run);
   std::vector<Block> parts(static_cast<size_t>(run.local_size()));
   parts[root] = {mine, run.bytes()};
   co_await share_parts_staged(run, mine, parts, kFirstChunk);
@@ -147,7 +155,8 @@ Task broadcast(OpContext& run) {
   Algorithm algorithm = chosen_algorithm(OpKind::broadcast, run.bytes());
   bool flat = algorithm == Algorithm::flat || algorithm == Algorithm::ring;
   if (!topology.one_host() && algorithm == Algorithm::automatic) flat = small;
-  copy_on_root(run);
+  bool shares_memory = topology.one_host() && topology.size() > 1 && !flat && !small;
+  if (!shares_memory) copy_on_root(run);
   if (topology.size() == 1) return nothing_to_do();
   if (flat) return broadcast_flat(run);
   if (!topology.one_host()) return broadcast_lanes(run);

@@ -42,7 +42,7 @@ bool fits_inline(const Topology& topology, const Operation& op) {
   return algorithm == Algorithm::automatic || algorithm == Algorithm::hierarchical;
 }
 
-void announce_payload(OpContext& run) { run.announce_inline(run.op.send_buffer, payload_bytes(run.op)); }
+void show_payload(OpContext& run) { run.show_inline(run.op.send_buffer, payload_bytes(run.op)); }
 
 void finish_inline(OpContext& run) {
   run.check_records();
@@ -67,7 +67,8 @@ void finish_inline(OpContext& run) {
 Task meet_inline(OpContext& run, bool announced) {
   if (!announced) {
     co_await run.may_enter();
-    announce_payload(run);
+    show_payload(run);
+    run.node().wake_sleepers();
   }
   co_await run.all_reached(kEntered);
   finish_inline(run);

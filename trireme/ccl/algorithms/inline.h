@@ -9,7 +9,8 @@ namespace trireme::ccl {
 
 // The same answer on every rank.
 bool fits_inline(const Topology& topology, const Operation& op);
-void announce_payload(OpContext& run);
+// The first step. Who takes it calls node().wake_sleepers() before it leaves.
+void show_payload(OpContext& run);
 // What there is to do when all have. Throws what check_records() throws.
 void finish_inline(OpContext& run);
 

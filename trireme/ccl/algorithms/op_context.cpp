@@ -37,9 +37,9 @@ Record& OpContext::begin_record() {
   return record;
 }
 
-void OpContext::publish(Record& record) {
+void OpContext::show(Record& record) {
   record.number.store(number, std::memory_order_release);
-  reach(kEntered);
+  node().show(value(kEntered));
 }
 
 const std::byte* OpContext::payload_of(int local_peer, size_t payload_bytes) {
@@ -57,31 +57,39 @@ bool OpContext::all_entered_now() {
   return true;
 }
 
-void OpContext::announce_inline(const void* payload, size_t payload_bytes) {
+void OpContext::show_inline(const void* payload, size_t payload_bytes) {
   Record& record = begin_record();
   record.inlined = 1;
+  record.in_place = 0;
   record.reachable = 1;
   if (payload_bytes != 0) std::memcpy(const_cast<std::byte*>(payload_of(local(), payload_bytes)), payload, payload_bytes);
-  publish(record);
+  show(record);
 }
 
-void OpContext::announce(Block send, Block recv, const std::vector<Block>& blocks) {
+void OpContext::announce(Block send, Block recv, const std::vector<Block>& blocks, bool swaps) {
   Record& record = begin_record();
   record.inlined = 0;
   record.send = memory().view_of(send.data, send.bytes);
   record.recv = memory().view_of(recv.data, recv.bytes);
-  record.in_place = send.data == recv.data && send.bytes != 0;
+  record.in_place = swaps || (send.data == recv.data && send.bytes != 0);
   bool reachable = (send.bytes == 0 || memory().reachable(record.send)) && (recv.bytes == 0 || memory().reachable(record.recv));
-  block_views().clear();
-  for (const Block& block : blocks) {
-    block_views().push_back(memory().view_of(block.data, block.bytes));
-    reachable = reachable && (block.bytes == 0 || memory().reachable(block_views().back()));
+  // The table of the blocks lies in this rank's inline slot, or, where it is too large for that, in private memory, which only direct reads
+  // reach.
+  View* table = reinterpret_cast<View*>(node().segment().inline_slot(local(), number));
+  bool in_slot = blocks.size() * sizeof(View) <= kInlineBytes;
+  if (!in_slot) {
+    large_table().resize(blocks.size());
+    table = large_table().data();
+    reachable = reachable && memory().access() != PeerMemory::Access::regions_only;
   }
-  // The array itself is private memory: only direct reads reach it.
-  if (!blocks.empty()) reachable = reachable && memory().access() != PeerMemory::Access::regions_only;
-  record.blocks = {reinterpret_cast<uint64_t>(block_views().data()), block_views().size() * sizeof(View), 0, 0};
+  for (size_t rank = 0; rank < blocks.size(); ++rank) {
+    table[rank] = memory().view_of(blocks[rank].data, blocks[rank].bytes);
+    reachable = reachable && (blocks[rank].bytes == 0 || memory().reachable(table[rank]));
+  }
+  record.blocks = {in_slot ? 0 : reinterpret_cast<uint64_t>(table), blocks.size() * sizeof(View), 0, 0};
   record.reachable = reachable;
-  publish(record);
+  show(record);
+  node().wake_sleepers();
 }
 
 void OpContext::check_record(int local_peer) {
@@ -113,6 +121,13 @@ bool OpContext::any_in_place() {
   return false;
 }
 
+bool OpContext::all_in_place() {
+  for (int peer = 0; peer < local_size(); ++peer) {
+    if (!record(peer).in_place) return false;
+  }
+  return true;
+}
+
 bool OpContext::any_mapped() {
   if (memory().access() == PeerMemory::Access::same_process) return true;
   for (int peer = 0; peer < local_size(); ++peer) {
@@ -122,10 +137,20 @@ bool OpContext::any_mapped() {
 }
 
 View OpContext::block_view(int local_peer, int block) {
-  if (local_peer == local()) return block_views()[block];
+  const View& table = record(local_peer).blocks;
+  if (table.address == 0) return reinterpret_cast<const View*>(node().segment().inline_slot(local_peer, number))[block];
+  if (local_peer == local()) return large_table()[block];
   View view;
-  memory().read(local_peer, record(local_peer).blocks, static_cast<size_t>(block) * sizeof(View), &view, sizeof view);
+  memory().read(local_peer, table, static_cast<size_t>(block) * sizeof(View), &view, sizeof view);
   return view;
+}
+
+void OpContext::write(int local_peer, const View& view, size_t offset, const std::byte* data, size_t bytes) {
+  constexpr size_t kPiece = 1 << 20;
+  for (size_t done = 0; done < bytes; done += kPiece) {
+    size_t piece = std::min(kPiece, bytes - done);
+    node().write_to_peers([&] { memory().write(local_peer, view, offset + done, data + done, piece); });
+  }
 }
 
 void OpContext::check_bytes(int local_peer, size_t theirs, size_t expected) const {

@@ -53,9 +53,9 @@ struct CommContext {
   Messenger& messenger;
   const Topology& topology;
   Scratch scratch;
-  // What peers read of this rank while an operation with one block per rank runs. Two in turn, and kept: when an operation fails here, another
-  // rank may still be reading.
-  std::vector<View> block_views[2] = {};
+  // The tables of blocks that do not fit an inline slot. Two in turn, and kept: when an operation fails here, another rank may still be
+  // reading.
+  std::vector<View> large_tables[2] = {};
   uint64_t all_entered = 0;  // the last operation that every local rank is known to have entered
 };
 
@@ -87,14 +87,19 @@ class OpContext {
 
   // co_await may_enter(); announce...(); co_await all_reached(kEntered); check_records();
   Node::Reached may_enter() { return node().reached(progress_value(number - 1, kEntered)); }
-  // Writes this rank's record; `payload` goes along inside it (at most kInlineBytes).
-  void announce_inline(const void* payload, size_t payload_bytes);
+  // Writes this rank's record; `payload` goes along inside it (at most kInlineBytes). show_inline leaves node().wake_sleepers() to the caller.
+  void announce_inline(const void* payload, size_t payload_bytes) {
+    show_inline(payload, payload_bytes);
+    node().wake_sleepers();
+  }
+  void show_inline(const void* payload, size_t payload_bytes);
   // Where a peer's payload of that many bytes lies.
   const std::byte* payload_of(int local_peer, size_t payload_bytes);
   // Without a coroutine: whether this rank may announce itself, and whether all have.
   bool may_enter_now() { return comm.all_entered + 1 >= number || may_enter().ready(); }
   bool all_entered_now();
-  void announce(Block send, Block recv, const std::vector<Block>& blocks = {});
+  // `swaps`: in place, block by block.
+  void announce(Block send, Block recv, const std::vector<Block>& blocks = {}, bool swaps = false);
   // Throws Mismatch or PeerLost (for a rank that left) when the others did not come to the same operation.
   void check_records();
   void check_record(int local_peer);
@@ -102,10 +107,13 @@ class OpContext {
   // Every rank's buffers can be read and written by the others: the same answer on every rank of the host.
   bool all_reachable();
   bool any_in_place();
+  bool all_in_place();
   // Some rank's buffers are plain pointers to the others: they need no copying before use.
   bool any_mapped();
   // Block `rank` of a peer that announced one block per rank.
   View block_view(int local_peer, int block);
+  // Into a peer's buffer; a large one in pieces, so that a failure elsewhere stops it soon.
+  void write(int local_peer, const View& view, size_t offset, const std::byte* data, size_t bytes);
   // Throws Mismatch when a peer's count is not what this rank expects of it.
   void check_bytes(int local_peer, size_t theirs, size_t expected) const;
 
@@ -116,10 +124,10 @@ class OpContext {
   Messenger::Done done(Transfer& transfer) { return comm.messenger.done(transfer); }
 
  private:
-  std::vector<View>& block_views() { return comm.block_views[number & 1]; }
+  std::vector<View>& large_table() { return comm.large_tables[number & 1]; }
   int entered_cursor_ = 0;  // local ranks before this one have entered
   Record& begin_record();
-  void publish(Record& record);
+  void show(Record& record);
 };
 
 inline Task nothing_to_do() { co_return; }

@@ -1,15 +1,9 @@
 #include "trireme/ccl/algorithms/phases.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace trireme::ccl {
-namespace {
-
-// Writing around the cache pays once a result is far larger than a core's share of it.
-constexpr size_t kStreamingBytes = 16 << 20;
-
-}  // namespace
-
 Task reduce_alone(OpContext& run, size_t count) {
   const void* mine = run.op.send_buffer;
   if (count != 0) run.reducer().reduce({&mine, 1}, run.op.recv_buffer, count);
@@ -36,6 +30,38 @@ void reduce_range_directly(OpContext& run, const Reducer& reducer, Range range, 
                           : run.memory().fetch(peer, run.record(peer).send, begin * element, count * element, tiles + peer * tile_bytes);
     }
     reducer.reduce(sources, dst + (begin - range.begin) * out_element, count, stage, streaming);
+  }
+}
+
+void reduce_and_hand_out(OpContext& run, const Reducer& reducer, Range mine) {
+  size_t ranks = static_cast<size_t>(run.local_size());
+  size_t element = run.element_bytes();
+  // All of a step's tiles should lie in the second-level cache together; mapped peers need none, and gain from the first level.
+  bool mapped = run.any_mapped();
+  size_t tile_bytes = mapped ? 32 * 1024 : std::clamp<size_t>(512 * 1024 / ranks, 16 * 1024, 256 * 1024);
+  std::byte* tiles = run.comm.scratch.tiles(ranks, tile_bytes);
+  size_t step = tile_bytes / element;
+  auto input = static_cast<const std::byte*>(run.op.send_buffer);
+  auto output = static_cast<std::byte*>(run.op.recv_buffer);
+  int last = (run.local() + run.local_size() - 1) % run.local_size();
+  std::vector<const void*> sources(ranks);
+  for (size_t begin = mine.begin; begin < mine.end; begin += step) {
+    size_t count = std::min(step, mine.end - begin);
+    size_t offset = begin * element, bytes = count * element;
+    for (int peer = 0; peer < run.local_size(); ++peer) {
+      if (peer == run.local()) {
+        sources[peer] = input + offset;
+        continue;
+      }
+      // Out of place the result's own memory serves as one of the tiles: it is needed in the cache anyway.
+      std::byte* tile = peer == last && input != output ? output + offset : tiles + static_cast<size_t>(peer) * tile_bytes;
+      sources[peer] = run.memory().fetch(peer, run.record(peer).send, offset, bytes, tile);
+    }
+    reducer.reduce(sources, output + offset, count);
+    for (int distance = 1; distance < run.local_size(); ++distance) {
+      int peer = (run.local() + distance) % run.local_size();
+      run.write(peer, run.record(peer).recv, offset, output + offset, bytes);
+    }
   }
 }
 

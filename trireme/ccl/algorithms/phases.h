@@ -8,6 +8,9 @@
 
 namespace trireme::ccl {
 
+// Writing around the cache pays once a result is far larger than a core's share of it.
+inline constexpr size_t kStreamingBytes = 16 << 20;
+
 // A communicator of one rank: its own share is the result.
 Task reduce_alone(OpContext& run, size_t count);
 
@@ -15,6 +18,9 @@ Task reduce_alone(OpContext& run, size_t count);
 
 // dst = the reduction of elements `range` of every local rank's send buffer, in rank order, tile by tile.
 void reduce_range_directly(OpContext& run, const Reducer& reducer, Range range, std::byte* dst, Stage stage);
+// Each tile of `mine`, reduced over all local ranks, goes into every rank's result while it is still in the cache. Nobody but its owner
+// reads or writes a part of any buffer, so this is legal in place, and no rank waits for another between the first tile and the last.
+void reduce_and_hand_out(OpContext& run, const Reducer& reducer, Range mine);
 // Copies elements `range` out of a peer's receive buffer, to the same place in ours.
 void copy_range_from(OpContext& run, int local_peer, Range range);
 

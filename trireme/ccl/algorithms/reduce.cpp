@@ -37,7 +37,7 @@ Task reduce_direct(OpContext& run, int root) {
     for (size_t begin = mine.begin; begin < mine.end; begin += step) {
       Range tile{begin, std::min(begin + step, mine.end)};
       reduce_range_directly(run, reducer, tile, result, Stage::whole);
-      run.memory().write(root, run.record(root).recv, begin * element, result, tile.count() * element);
+      run.write(root, run.record(root).recv, begin * element, result, tile.count() * element);
     }
   }
   run.reach(kDone);

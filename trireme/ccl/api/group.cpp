@@ -43,14 +43,8 @@ void wait_for_unowned(const std::vector<std::shared_ptr<pending_operation>>& ope
 
 }  // namespace
 
-void submit_or_collect(const std::shared_ptr<pending_operation>& operation) {
-  if (this_threads_group.depth > 0) {
-    this_threads_group.operations.push_back(operation);
-    return;
-  }
-  operation->submit();
-  if (operation->synchronous()) operation->wait();
-}
+bool in_group() { return this_threads_group.depth > 0; }
+void collect(std::shared_ptr<pending_operation> operation) { this_threads_group.operations.push_back(std::move(operation)); }
 
 }  // namespace detail
 

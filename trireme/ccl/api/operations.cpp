@@ -20,15 +20,29 @@ using trireme::str;
 
 namespace {
 
-event start(const communicator& comm, plan plan, bool synchronous, const vector_class<event>& deps) {
+event start(const communicator& comm, plan&& plan, bool synchronous, const vector_class<event>& deps) {
+  const auto& communicator = access::state(comm).get();
   plan.operation.caller_waits = synchronous;
-  auto operation =
-      std::make_shared<pending_operation>(access::state(comm).get(), std::move(plan), synchronous, access::operations(deps));
-  submit_or_collect(operation);
+  if (in_group()) {
+    auto operation = std::make_shared<pending_operation>(communicator, std::move(plan), synchronous, access::operations(deps));
+    collect(operation);
+    return access::make(std::move(operation));
+  }
+  if (!deps.empty()) {
+    for (const auto& dependency : access::operations(deps)) dependency->wait();
+  }
+  core::Request request = communicator->submit(std::move(plan.operation));
+  // A small operation whose ranks are all there is complete by now, and needs no more than an empty event.
+  if (!request.under_way()) {
+    if (plan.finish) plan.finish();
+    return event();
+  }
+  auto operation = std::make_shared<pending_operation>(communicator, std::move(plan), std::move(request));
+  if (synchronous) operation->wait();
   return access::make(std::move(operation));
 }
 
-event start(const communicator& comm, plan plan, const operation_fields& attr, const vector_class<event>& deps) {
+event start(const communicator& comm, plan&& plan, const operation_fields& attr, const vector_class<event>& deps) {
   return start(comm, std::move(plan), attr.get<operation_attr_id::synchronous>(), deps);
 }
 

@@ -18,6 +18,9 @@ pending_operation::pending_operation(std::shared_ptr<core::Communicator> communi
   core::validate(plan_.operation, communicator_->rank(), communicator_->size());
 }
 
+pending_operation::pending_operation(std::shared_ptr<core::Communicator> communicator, plan plan, core::Request request)
+    : communicator_(std::move(communicator)), plan_(std::move(plan)), request_(std::move(request)), submitted_(true) {}
+
 void pending_operation::submit() {
   for (const auto& dependency : std::exchange(dependencies_, {})) dependency->wait();
   request_ = communicator_->submit(std::move(plan_.operation));

@@ -27,8 +27,11 @@ struct plan {
 // Owned by its event and, until group_end, by the group it was called in. One thread at a time.
 class pending_operation {
  public:
+  // Of a group: submitted when that ends.
   pending_operation(std::shared_ptr<core::Communicator> communicator, plan plan, bool synchronous,
                     std::vector<std::shared_ptr<pending_operation>> dependencies);
+  // Under way already.
+  pending_operation(std::shared_ptr<core::Communicator> communicator, plan plan, core::Request request);
 
   bool synchronous() const { return synchronous_; }
 
@@ -48,7 +51,7 @@ class pending_operation {
 
   std::shared_ptr<core::Communicator> communicator_;
   plan plan_;
-  bool synchronous_;
+  bool synchronous_ = false;
   std::vector<std::shared_ptr<pending_operation>> dependencies_;
   core::Request request_;
   bool submitted_ = false;
@@ -56,7 +59,8 @@ class pending_operation {
   std::exception_ptr failure_;
 };
 
-// Submits now, or at the end of this thread's group.
-void submit_or_collect(const std::shared_ptr<pending_operation>& operation);
+// Whether this thread is between group_start and group_end, and what to do with its operations then.
+bool in_group();
+void collect(std::shared_ptr<pending_operation> operation);
 
 }  // namespace ccl::inline v1::detail

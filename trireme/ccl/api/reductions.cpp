@@ -197,7 +197,8 @@ void plan_reduction(plan& plan, const reduction_request& request, int rank, int 
     throw trireme::InvalidArgument("dtype is the program's own: only reduction::custom with a reduction_fn can reduce it");
   }
   plan.operation.type = elements_of(request.dtype, 0).type;
-  if (const auto sum = created().find(request.rtype)) return plan_pre_mul_sum(plan, *sum, request.dtype, size);
+  const bool made_by_program = static_cast<int>(request.rtype) >= static_cast<int>(reduction::predefined_ops);
+  if (const auto sum = made_by_program ? created().find(request.rtype) : std::nullopt) return plan_pre_mul_sum(plan, *sum, request.dtype, size);
   plan.operation.reduction = predefined(request.rtype);
 }
 

@@ -29,6 +29,8 @@ class Request {
   // ends the wait and kills the communicator; `deadline` ends only this wait (returns false).
   void wait();
   bool wait_until(Deadline deadline);
+  // False: it was complete, without an error, before submit() returned.
+  bool under_way() const { return state_ != nullptr; }
   // Complete or failed. Never blocks, never throws.
   bool finished() const;
 

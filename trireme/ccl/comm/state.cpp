@@ -22,6 +22,10 @@ constexpr size_t kTcpEagerBytes = 64 * 1024;
 // Operations up to this size are worth finishing in submit() itself, if the peers are there already.
 constexpr size_t kInlineSubmitBytes = 256 * 1024;
 
+constexpr int kRoundsWithoutPause = 64;
+// A failed operation's buffers are the caller's again once the writes that peers have begun are over; each takes microseconds.
+constexpr auto kWritersEnd = std::chrono::milliseconds(250);
+
 // Large messages within a host are read out of the sender's memory.
 class LocalReader final : public DirectReader {
  public:
@@ -101,7 +105,7 @@ CommunicatorState::~CommunicatorState() = default;
 
 // ---- submitting and waiting
 
-RequestPtr CommunicatorState::submit(Operation op) {
+RequestPtr CommunicatorState::submit(Operation&& op) {
   validate(op, topology_.rank, topology_.size());
   if (op.kind == OpKind::allreduce || op.kind == OpKind::reduce || op.kind == OpKind::reduce_scatter) {
     Reducer(op.type, op.reduction, topology_.size(), op.custom);  // throws where the pair has no meaning
@@ -125,8 +129,12 @@ bool CommunicatorState::run_at_once(Operation& op, RequestPtr& request) {
   OpContext run(*context_, op, last_number_ + 1);
   if (pending_.load(std::memory_order_acquire) != 0 || !run.may_enter_now()) return false;
   ++last_number_;
-  announce_payload(run);
-  for (int round = 0; round < at_once_rounds_ && !run.all_entered_now(); ++round) pause();
+  show_payload(run);
+  // A peer that is on its way is here before a pause would be over: 140 cycles on recent processors.
+  for (int round = 0; round < at_once_rounds_ && !run.all_entered_now(); ++round) {
+    if (round >= kRoundsWithoutPause) pause();
+  }
+  node_->wake_sleepers();
   if (!run.all_entered_now()) {
     request = make_request(op);
     request->announced_as = last_number_;
@@ -445,6 +453,7 @@ std::string CommunicatorState::missing_ranks(const RequestState& request) {
 
 void CommunicatorState::fail(const std::exception_ptr& error) {
   poison(PoisonNote::from(error), -1);
+  node_->await_writers(kWritersEnd);
   engine_.fail(this->error());
   messenger_->forget_all();
 }

@@ -74,7 +74,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::string report();
 
   // Null: it is complete already.
-  RequestPtr submit(Operation op);
+  RequestPtr submit(Operation&& op);
   // False when the deadline passed first. Does not throw what the operation failed with.
   bool wait(RequestState& request, Deadline deadline);
   // One round of progress if nobody else is at it.
@@ -88,7 +88,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   bool has_work() const { return pending_.load(std::memory_order_acquire) != 0 || unsent_.load(std::memory_order_acquire); }
   bool try_drive() {
     if (driving_.exchange(true, std::memory_order_acquire)) return false;
-    turns_.fetch_add(1, std::memory_order_relaxed);
+    turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // only who has the turn writes it
     return true;
   }
   // How often somebody has taken the turn.

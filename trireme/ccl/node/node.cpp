@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
+#include "trireme/base/deadline.h"
 #include "trireme/base/error.h"
 #include "trireme/ccl/node/futex.h"
 
@@ -52,9 +54,9 @@ Node::Node(Engine& engine, Segment segment, int me, std::vector<int> global_rank
   advance(progress_value(0, kEntered));
 }
 
-void Node::advance(uint64_t value) {
-  // Sequentially consistent: either the sleeper sees this progress when it looks once more, or we see it asleep.
-  segment_.progress(me_).value.store(value, std::memory_order_seq_cst);
+void Node::wake_sleepers() {
+  // Either the sleeper sees this rank's progress when it looks once more, or we see it asleep.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   uint32_t bits = 0;
   bool ring = false;
   for (int word = 0; word < kMaxLocalRanks / 64 && word * 64 < size(); ++word) {
@@ -149,6 +151,14 @@ void Node::poison(const PoisonNote& note) {
 PoisonNote Node::poison_note() const {
   const Poison& poison = segment_.header().poison;
   return {static_cast<PoisonNote::Kind>(poison.kind), poison.rank, std::string(poison.text)};
+}
+
+void Node::await_writers(std::chrono::milliseconds at_most) const {
+  Deadline deadline = Deadline::after(at_most);
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == me_) continue;
+    while (segment_.writing(peer).raised.load(std::memory_order_seq_cst) != 0 && !deadline.passed()) std::this_thread::yield();
+  }
 }
 
 Node::Reached Node::reached(uint64_t value) { return Reached(*this, {ProgressWait::kEveryone, value}); }

@@ -52,7 +52,13 @@ class Node {
 
   uint64_t progress_of(int peer) const { return segment_.progress(peer).value.load(std::memory_order_acquire); }
   // Publishes this rank's progress and everything written before, and wakes those who slept for it.
-  void advance(uint64_t value);
+  void advance(uint64_t value) {
+    show(value);
+    wake_sleepers();
+  }
+  // The same in two steps, for who has something to look at in between: the second one has to wait until the first is out of this core.
+  void show(uint64_t value) { segment_.progress(me_).value.store(value, std::memory_order_release); }
+  void wake_sleepers();
 
   // co_await node.reached(value): every local rank has come that far. co_await node.reached(peer, value): that one has.
   class Reached;
@@ -78,13 +84,31 @@ class Node {
 
   // The first note wins. Any thread.
   void poison(const PoisonNote& note);
-  bool poisoned() const { return segment_.header().poison.state.load(std::memory_order_acquire) == Poison::kSet; }
+  bool poisoned() const { return segment_.header().poison.state.load(std::memory_order_seq_cst) == Poison::kSet; }
   PoisonNote poison_note() const;
+
+  // Writes into a peer's buffer go through here. Once the communicator has failed a rank's caller may reuse its buffers, so from then
+  // on nobody writes: this throws what ended it, and who fails waits for the writes that have begun. Keep each one short.
+  template <class Write>
+  void write_to_peers(const Write& write) {
+    // Sequentially consistent on both sides: either the writer sees the poison, or who poisoned sees the flag.
+    std::atomic<uint32_t>& raised = segment_.writing(me_).raised;
+    raised.store(1, std::memory_order_seq_cst);
+    Lowered lowered{raised};
+    if (poisoned()) std::rethrow_exception(poison_note().to_exception());
+    write();
+  }
+  // After poison(): until no other rank is writing, or the time is up (a rank killed in the middle of it leaves its flag up).
+  void await_writers(std::chrono::milliseconds at_most) const;
 
   // How long this rank has waited for each local rank.
   const std::vector<std::chrono::nanoseconds>& waited() const { return waited_; }
 
  private:
+  struct Lowered {
+    std::atomic<uint32_t>& raised;
+    ~Lowered() { raised.store(0, std::memory_order_release); }
+  };
   bool satisfied(int sleeper) const;
   void wake(uint32_t futex_bits, bool ring);
   static uint32_t futex_bit(int rank) { return 1u << (rank % 32); }
