@@ -5,7 +5,7 @@
 
 namespace trireme::ccl {
 
-// Two ranks without direct reads, or very large: each copies to its slots and reduces out of the other's. n/slot steps, n bytes copied, n read.
+// Two ranks without direct reads, or out of place and very large: each copies to its slots and reduces out of the other's. n/slot steps, n bytes copied, n read.
 Task allreduce_whole_staged(OpContext& run);
 // One host: each reduces its part and hands it out, 1 step, n (P-1)/P bytes read and as many written. Several: reduce-scatter in the host,
 // lanes between hosts, allgather in the host.
