@@ -49,7 +49,7 @@ constexpr Variable kTable[] = {
 
     // Algorithms.
     {"CCL_ALLREDUCE", Type::text, "", "",
-     "`algorithm[:range][;...]`, a range being bytes such as `0-4096` or `65536-max`. Empty: chosen by size."},
+     "`algorithm[:range][;...]`, a range being bytes such as `0-4096` or `65536-max`; docs/ccl.md has the names. Empty: chosen by size."},
     {"CCL_ALLGATHER", Type::text, "", "", "As CCL_ALLREDUCE."},
     {"CCL_ALLGATHERV", Type::text, "", "", "As CCL_ALLREDUCE."},
     {"CCL_ALLTOALL", Type::text, "", "", "As CCL_ALLREDUCE."},

@@ -87,16 +87,35 @@ void announce_blocks(OpContext& run) {
   run.announce_inline(packed, std::max<size_t>(at, kTinyBytes + 1));
 }
 
-void copy_inlined_block(OpContext& run, int peer, const Block& to) {
+// Where in a peer's slot its block for `rank` lies.
+Range inlined_block(OpContext& run, int peer, int rank) {
   const std::byte* slot = run.node().segment().inline_slot(peer, run.number);
-  auto end_of = [&](int rank) {
+  auto end_of = [&](int r) {
     uint32_t end = static_cast<uint32_t>(static_cast<size_t>(run.size()) * sizeof(uint32_t));
-    if (rank >= 0) std::memcpy(&end, slot + static_cast<size_t>(rank) * sizeof end, sizeof end);
+    if (r >= 0) std::memcpy(&end, slot + static_cast<size_t>(r) * sizeof end, sizeof end);
     return end;
   };
-  uint32_t begin = end_of(run.rank() - 1);
-  run.check_bytes(peer, end_of(run.rank()) - begin, to.bytes);
-  if (to.bytes != 0) std::memcpy(to.data, slot + begin, to.bytes);
+  return {end_of(rank - 1), end_of(rank)};
+}
+
+void copy_inlined_block(OpContext& run, int peer, const Block& to) {
+  Range block = inlined_block(run, peer, run.rank());
+  run.check_bytes(peer, block.count(), to.bytes);
+  if (to.bytes != 0) std::memcpy(to.data, run.node().segment().inline_slot(peer, run.number) + block.begin, to.bytes);
+}
+
+// Ranks know only their own blocks, so the one that decides is the largest that any has announced: the same answer on every rank.
+bool chose_messages(OpContext& run) {
+  if (!has_choice(OpKind::alltoall)) return false;
+  size_t largest = 0;
+  for (int peer = 0; peer < run.size(); ++peer) {
+    for (int rank = 0; rank < run.size(); ++rank) {
+      size_t bytes = run.record(peer).inlined ? inlined_block(run, peer, rank).count() : run.block_view(peer, rank).bytes;
+      largest = std::max(largest, bytes);
+    }
+  }
+  Algorithm algorithm = chosen_algorithm(OpKind::alltoall, largest);
+  return algorithm == Algorithm::flat || algorithm == Algorithm::ring;
 }
 
 // Two ranks exchange the contents of their blocks for each other, through slots: as allreduce_whole_staged, with a copy for a sum.
@@ -182,7 +201,7 @@ Task alltoall(OpContext& run) {
     co_return;
   }
   co_await run.may_enter();
-  if (!run.topology().one_host() || chosen_algorithm(OpKind::alltoall, 0) == Algorithm::flat) {
+  if (!run.topology().one_host()) {
     run.announce({}, {});
     co_await alltoall_messages(run);
     co_return;
@@ -190,7 +209,8 @@ Task alltoall(OpContext& run) {
   announce_blocks(run);
   co_await run.all_reached(kEntered);
   run.check_records();
-  if (run.all_in_place()) co_await alltoall_swapping(run);
+  if (chose_messages(run)) co_await alltoall_messages(run);
+  else if (run.all_in_place()) co_await alltoall_swapping(run);
   else if (run.all_reachable()) co_await alltoall_in_host(run);
   else co_await alltoall_messages(run);
 }

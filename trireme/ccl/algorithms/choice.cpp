@@ -115,6 +115,11 @@ Algorithm chosen_algorithm(OpKind kind, size_t bytes) {
   return chosen;
 }
 
+bool has_choice(OpKind kind) {
+  if (!any_choice.load(std::memory_order_relaxed)) return false;
+  return !(*current().load(std::memory_order_acquire))[static_cast<size_t>(kind)].empty();
+}
+
 void reload_algorithm_choices() {
   auto choices = read_choices();
   bool any = false;

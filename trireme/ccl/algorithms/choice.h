@@ -24,6 +24,8 @@ std::vector<AlgorithmRange> parse_algorithms(const std::string& variable, const 
 
 // Reads the environment once per process. The last clause that covers the size wins.
 Algorithm chosen_algorithm(OpKind kind, size_t bytes);
+// Whether any clause concerns this operation: where the size that decides must first be found out.
+bool has_choice(OpKind kind);
 // Reads the environment again: for tests, and when a communicator is made.
 void reload_algorithm_choices();
 

@@ -1,6 +1,7 @@
 // Reduce and reduce_scatter.
 #include <cstring>
 
+#include "trireme/ccl/algorithms/allreduce.h"
 #include "trireme/ccl/algorithms/choice.h"
 #include "trireme/ccl/algorithms/phases.h"
 
@@ -44,8 +45,8 @@ Task reduce_direct(OpContext& run, int root) {
   co_await run.all_reached(kDone);
 }
 
-// Anything else: an allreduce whose result the others drop.
-Task reduce_by_allreduce(OpContext& run) {
+// An allreduce whose result the others drop.
+Task reduce_by_allreduce(OpContext& run, Algorithm algorithm) {
   Operation all = run.op;
   std::vector<std::byte> dropped;
   if (run.rank() != run.op.root) {
@@ -53,7 +54,36 @@ Task reduce_by_allreduce(OpContext& run) {
     all.recv_buffer = dropped.data();
   }
   OpContext inner(run.comm, all, run.number);
-  co_await allreduce(inner);
+  if (algorithm == Algorithm::ring) co_await allreduce_ring(inner);
+  else if (run.bytes() > kInlineBytes) co_await allreduce_hierarchical(inner);
+  else co_await allreduce_leaders(inner);
+}
+
+// Every rank sends every other its share of that one's result, wherever they are, and who gets a result adds the shares in rank order. Empty
+// shares are sent as well: they tell ranks that disagree about the root.
+Task reduce_flat(OpContext& run, std::vector<Range> results) {
+  size_t element = run.element_bytes();
+  auto input = static_cast<std::byte*>(const_cast<void*>(run.op.send_buffer));
+  Range mine = results[run.rank()];
+  size_t my_bytes = mine.count() * element;
+  std::vector<std::byte> shares(my_bytes * static_cast<size_t>(run.size()) + 1);
+  auto share_of = [&](int rank) { return shares.data() + static_cast<size_t>(rank) * my_bytes; };
+  if (my_bytes != 0) std::memcpy(share_of(run.rank()), input + mine.begin * element, my_bytes);
+  co_await run.may_enter();
+  run.announce({}, {});
+  std::vector<Transfer> transfers;
+  transfers.reserve(static_cast<size_t>(2 * run.size()));
+  for (int step = 1; step < run.size(); ++step) {
+    int from = (run.rank() + run.size() - step) % run.size(), to = (run.rank() + step) % run.size();
+    transfers.push_back(run.transfer(from, 1, share_of(from), my_bytes));
+    run.post_receive(transfers.back());
+    transfers.push_back(run.transfer(to, 1, input + results[to].begin * element, results[to].count() * element));
+    run.post_send(transfers.back());
+  }
+  for (Transfer& transfer : transfers) co_await run.done(transfer);
+  std::vector<const void*> sources;
+  for (int rank = 0; rank < run.size(); ++rank) sources.push_back(share_of(rank));
+  if (my_bytes != 0) run.reducer().reduce(sources, run.op.recv_buffer, mine.count());
 }
 
 }  // namespace
@@ -61,9 +91,16 @@ Task reduce_by_allreduce(OpContext& run) {
 Task reduce(OpContext& run) {
   const Topology& topology = run.topology();
   int root = topology.local[run.op.root];
+  Algorithm algorithm = chosen_algorithm(OpKind::reduce, run.bytes());
   if (run.size() == 1) return reduce_alone(run, run.op.count);
+  if (algorithm == Algorithm::flat) {
+    std::vector<Range> results(static_cast<size_t>(run.size()));
+    results[run.op.root] = {0, run.op.count};
+    return reduce_flat(run, std::move(results));
+  }
+  if (algorithm == Algorithm::ring) return reduce_by_allreduce(run, algorithm);
   if (topology.one_host() && run.bytes() <= kInlineBytes) return reduce_inline(run, root);
-  if (!topology.one_host() || run.memory().access() == PeerMemory::Access::regions_only) return reduce_by_allreduce(run);
+  if (!topology.one_host() || run.memory().access() == PeerMemory::Access::regions_only) return reduce_by_allreduce(run, algorithm);
   return reduce_direct(run, root);
 }
 
@@ -187,6 +224,8 @@ Task reduce_scatter_between_hosts(OpContext& run) {
 
 Task reduce_scatter(OpContext& run) {
   if (run.size() == 1) return reduce_alone(run, run.op.recv_counts[0]);
+  Algorithm algorithm = chosen_algorithm(OpKind::reduce_scatter, total_bytes(run));
+  if (algorithm == Algorithm::flat || algorithm == Algorithm::ring) return reduce_flat(run, ranges_of(run));
   return run.topology().one_host() ? reduce_scatter_in_host(run) : reduce_scatter_between_hosts(run);
 }
 
