@@ -11,14 +11,12 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "tests/multiprocess/meet.h"
 #include "trireme/base/error.h"
-#include "trireme/ccl/bootstrap/tcp_store.h"
 #include "trireme/ccl/comm/communicator.h"
 
 namespace trireme::ccl {
@@ -52,20 +50,6 @@ Options parse(int argc, char** argv) {
   return options;
 }
 
-// Rank 0 serves the store and leaves its address in a file; the file appears whole.
-std::shared_ptr<Store> meet(int rank, const std::string& path) {
-  StoreAddress address{};
-  if (rank == 0) {
-    auto store = make_tcp_store_server("", address);
-    std::ofstream(path + ".new", std::ios::binary).write(address.data(), address.size());
-    std::rename((path + ".new").c_str(), path.c_str());
-    return store;
-  }
-  while (access(path.c_str(), R_OK) != 0) std::this_thread::sleep_for(milliseconds(5));
-  std::ifstream(path, std::ios::binary).read(address.data(), address.size());
-  return make_tcp_store_client(address);
-}
-
 void say(const std::string& line) {
   std::printf("%s\n", line.c_str());
   std::fflush(stdout);
@@ -80,11 +64,11 @@ std::string type_name(const std::exception& error) {
 }
 
 int run(const Options& options) {
-  int rank = std::atoi(getenv("RANK")), size = std::atoi(getenv("WORLD_SIZE"));
-  auto store = meet(rank, getenv("STORE"));
+  Place place = place_from_environment();
+  auto store = meet(place);
   CommunicatorOptions comm_options;
   if (options.timeout_ms > 0) comm_options.timeout = milliseconds(options.timeout_ms);
-  auto comm = Communicator::create(size, rank, store, comm_options);
+  auto comm = Communicator::create(place.size, place.rank, store, comm_options);
   if (options.fork_child && fork() == 0) {
     sleep(60);
     _exit(0);
@@ -107,9 +91,9 @@ int run(const Options& options) {
       data[0] = Clock::now() < end && options.once_after_ms < 0 ? 1.0f : 0.0f;
       began = Clock::now();
       comm->submit(op).wait();
-      more = data[0] == static_cast<float>(size);
+      more = data[0] == static_cast<float>(place.size);
       for (size_t i = 1; options.check && i < data.size(); ++i) {
-        if (data[i] != static_cast<float>(size)) throw InternalError(str("wrong result at ", i));
+        if (data[i] != static_cast<float>(place.size)) throw InternalError(str("wrong result at ", i));
       }
     }
   } catch (const Error& error) {

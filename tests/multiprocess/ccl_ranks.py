@@ -1,4 +1,4 @@
-"""Ranks that run ccl_rank (ccl_rank.cpp): how tests of faults start them, and read how they failed."""
+"""Ranks that run ccl_rank, or another program of this folder: how tests of faults start them, and read how they failed."""
 
 import os
 import pathlib
@@ -6,15 +6,19 @@ import re
 
 from tests.multiprocess.ranks import EnvRanks
 
-PROGRAM = pathlib.Path(os.environ.get("TRIREME_BUILD_DIR", "build/release")).resolve() / "tests/multiprocess/ccl_rank"
+PROGRAMS = pathlib.Path(os.environ.get("TRIREME_BUILD_DIR", "build/release")).resolve() / "tests/multiprocess"
 
 
-def start(tmp_path: pathlib.Path, size: int, *arguments, hosts=(), **env) -> EnvRanks:
+def start(tmp_path: pathlib.Path, size: int, *arguments, program="ccl_rank", hosts=(), **env) -> EnvRanks:
     """All ranks, when their communicator is up."""
     settings = {"STORE": str(tmp_path / "store"), **env}
-    ranks = EnvRanks([str(PROGRAM), *map(str, arguments)], size=size, logs=tmp_path, hosts=hosts, env=settings)
-    for rank in range(size):
-        ranks.wait_for_output(rank, "ready")
+    ranks = EnvRanks([str(PROGRAMS / program), *map(str, arguments)], size=size, logs=tmp_path, hosts=hosts, env=settings)
+    try:
+        for rank in range(size):
+            ranks.wait_for_output(rank, "ready")
+    except BaseException:
+        ranks.close()
+        raise
     return ranks
 
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <random>
 
 #include "trireme/base/error.h"
 #include "trireme/base/float16.h"
@@ -499,30 +500,54 @@ TEST_P(Collectives, SharedBuffers) {
   });
 }
 
-// Repeated, the bits are the same; and bf16 sums are as exact as they can be: |error| <= 2^-8 |S| + P 2^-24 sum |x_i|.
+// Random data of many magnitudes, and data of which almost everything cancels: what is left of a pair of ranks is a thousandth.
+bfloat16 spread(int rank, size_t i) {
+  std::minstd_rand random(static_cast<unsigned>(i * 1000003 + static_cast<size_t>(rank) + 1));
+  random.discard(2);
+  auto bits = static_cast<int>(random());
+  return to_bfloat16(std::ldexp(static_cast<float>((bits >> 5) - (1 << 25)), bits % 17 - 34));
+}
+bfloat16 cancelling(int rank, size_t i) {
+  float large = to_float(spread(rank / 2, i));
+  return to_bfloat16(rank % 2 == 0 ? large : -large * (1 - 0.001f * static_cast<float>(i % 7)));
+}
+
+// The error of a bf16 sum S of P ranks is at most 2^-8 |S| + P 2^-24 sum |x_i|: it is accumulated in fp32 and rounded once.
+void check_bfloat16_sum(Communicator& comm, OpKind kind, size_t count, bfloat16 (*at)(int rank, size_t i)) {
+  bool scatter = kind == OpKind::reduce_scatter;
+  size_t shares = scatter ? static_cast<size_t>(comm.size()) : 1, first = scatter ? count * static_cast<size_t>(comm.rank()) : 0;
+  std::vector<bfloat16> in(count * shares), out(count), again(count);
+  for (size_t i = 0; i < in.size(); ++i) in[i] = at(comm.rank(), i);
+  Operation op = make(kind, scatter ? 0 : count);
+  op.type = DataType::bfloat16;
+  op.root = kind == OpKind::reduce ? comm.size() - 1 : -1;
+  if (scatter) op.recv_counts.assign(shares, count);
+  op.send_buffer = in.data();
+  op.recv_buffer = out.data();
+  comm.submit(op).wait();
+  op.recv_buffer = again.data();
+  comm.submit(op).wait();
+  if (kind == OpKind::reduce && comm.rank() != op.root) return;
+  for (size_t i = 0; i < count; ++i) {
+    double sum = 0, magnitude = 0;
+    for (int rank = 0; rank < comm.size(); ++rank) {
+      double x = to_float(at(rank, first + i));
+      sum += x;
+      magnitude += std::abs(x);
+    }
+    double bound = std::ldexp(std::abs(sum), -8) + comm.size() * std::ldexp(magnitude, -24);
+    ASSERT_LE(std::abs(to_float(out[i]) - sum), bound) << name_of(kind) << " of " << count << ", element " << i;
+    ASSERT_EQ(out[i].bits, again[i].bits) << "repeated, the bits differ";
+  }
+}
+
 TEST_P(Collectives, Bfloat16SumsAreExactAndRepeatable) {
   run([](Communicator& comm) {
-    size_t count = 20000;
-    auto at = [](int rank, size_t i) { return to_bfloat16(std::sin(static_cast<float>(i) * 0.37f + static_cast<float>(rank)) * 100); };
-    std::vector<bfloat16> in(count), out(count), again(count);
-    for (size_t i = 0; i < count; ++i) in[i] = at(comm.rank(), i);
-    Operation op = make(OpKind::allreduce, count);
-    op.type = DataType::bfloat16;
-    op.send_buffer = in.data();
-    op.recv_buffer = out.data();
-    comm.submit(op).wait();
-    op.recv_buffer = again.data();
-    comm.submit(op).wait();
-    for (size_t i = 0; i < count; ++i) {
-      double sum = 0, magnitude = 0;
-      for (int rank = 0; rank < comm.size(); ++rank) {
-        double x = to_float(at(rank, i));
-        sum += x;
-        magnitude += std::abs(x);
+    for (OpKind kind : {OpKind::allreduce, OpKind::reduce, OpKind::reduce_scatter}) {
+      for (size_t count : {size_t{301}, size_t{20001}}) {
+        check_bfloat16_sum(comm, kind, count, spread);
+        check_bfloat16_sum(comm, kind, count, cancelling);
       }
-      double bound = std::ldexp(std::abs(sum), -8) + comm.size() * std::ldexp(magnitude, -24);
-      ASSERT_LE(std::abs(to_float(out[i]) - sum), bound) << i;
-      ASSERT_EQ(out[i].bits, again[i].bits);
     }
   });
 }
