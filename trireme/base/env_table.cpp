@@ -9,8 +9,9 @@ constexpr Variable kTable[] = {
     // Progress.
     {"CCL_WORKER_COUNT", Type::integer, "1", "1..64", "Worker threads of a process."},
     {"CCL_WORKER_AFFINITY", Type::text, "auto", "",
-     "CPUs the workers are pinned to: a list such as `3,4,7-9` for the workers of all ranks of the host in turn, or `auto`: the "
-     "last ones that the process may use, where that leaves every rank one to compute on."},
+     "CPUs the workers are pinned to: a list such as `3,4,7-9` with one for each worker of each rank of the host, in rank order, "
+     "or one for each worker of every rank; fewer are an error, more are not used. `auto`: the last ones that the process may "
+     "use, where that leaves every rank one to compute on."},
     {"CCL_WORKER_OFFLOAD", Type::flag, "1", "", "0: no worker threads, the calling thread does the work."},
     {"CCL_SPIN_COUNT", Type::integer, "-1", "-1..",
      "Rounds of polling before a waiting thread sleeps. -1: automatic: a few when there are more ranks than cores, else up to "

@@ -6,6 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/ccl/comm/creation.h"
+#include "trireme/ccl/comm/workers.h"
 #include "trireme/ccl/node/shared_heap.h"
 
 namespace trireme::ccl {
@@ -48,6 +49,7 @@ std::shared_ptr<Communicator> Communicator::create(int size, int rank, std::shar
   if (!store && size > 1) throw InvalidArgument("store is null: the ranks have no way to find each other");
   env::warn_about_unknown();
   env::text("CCL_UNORDERED_COLL");  // refuses what would give wrong results
+  Workers::check_settings();
   Deadline deadline = connect_deadline(options);
   auto alone = size == 1 && !store ? make_memory_store() : nullptr;
   auto control = Control::meet(size, rank, store ? *store : *alone, "trireme/" + options.name, deadline);
@@ -55,6 +57,7 @@ std::shared_ptr<Communicator> Communicator::create(int size, int rank, std::shar
 }
 
 std::vector<std::shared_ptr<Communicator>> Communicator::create_threads(int size, const CommunicatorOptions& options) {
+  Workers::check_settings();
   std::vector<std::shared_ptr<Communicator>> communicators;
   for (auto& state : build_thread_communicators(size, options)) communicators.emplace_back(new Communicator(std::move(state)));
   return communicators;

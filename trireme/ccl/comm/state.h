@@ -84,6 +84,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::exception_ptr error();
 
   // ---- for the workers
+  // How many communicators this process had made before.
+  size_t creation_number() const { return creation_number_; }
   bool closed() const { return closing_.load(std::memory_order_acquire); }
   bool has_work() const { return pending_.load(std::memory_order_acquire) != 0 || unsent_.load(std::memory_order_acquire); }
   bool try_drive() {
@@ -135,6 +137,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void tell_others(const PoisonNote& note, int except);
   void tell(int fd, const std::string& frame);
 
+  static inline std::atomic<size_t> created_{0};
+  const size_t creation_number_ = created_.fetch_add(1, std::memory_order_relaxed);
   CommunicatorOptions options_;
   Topology topology_;
   std::vector<std::string> host_names_;

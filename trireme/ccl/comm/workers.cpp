@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "trireme/base/env.h"
+#include "trireme/base/error.h"
 #include "trireme/ccl/bootstrap/forked_child.h"
 #include "trireme/ccl/bootstrap/pmi.h"
 #include "trireme/ccl/comm/state.h"
@@ -35,19 +36,25 @@ LocalPlace local_place() {
   return {static_cast<size_t>(launched->local_rank), static_cast<size_t>(launched->local_size)};
 }
 
-// One CPU per worker, or none where they are not pinned. A list names the workers of all local ranks, or of each when it is short. By
-// itself a worker is pinned to one of the last CPUs, and only where that leaves every rank of the host one to compute on.
+// One CPU per worker, or none where they are not pinned. A list names one for each worker of each rank of the host, in rank order, or one
+// for each worker of every rank. By itself a worker is pinned to one of the last CPUs, and only where that leaves every rank of the host one
+// to compute on.
 std::vector<int> worker_cpus(size_t count) {
   std::vector<int> list = cpu::parse_cpu_list(env::text("CCL_WORKER_AFFINITY"));
   LocalPlace place = local_place();
-  std::vector<int> chosen;
   if (list.empty()) {
     std::vector<int> allowed = cpu::allowed_cpus();
     if (allowed.size() < place.size * (count + 1)) return {};
     list.assign(allowed.rbegin(), allowed.rbegin() + static_cast<long>(place.size * count));
   }
-  for (size_t i = 0; i < count; ++i) chosen.push_back(list[(place.rank * count + i) % list.size()]);
-  return chosen;
+  if (list.size() == count) return list;
+  if (list.size() < count * place.size) {
+    throw InvalidArgument(str("CCL_WORKER_AFFINITY=", env::text("CCL_WORKER_AFFINITY"), " names ", list.size(), " CPUs for CCL_WORKER_COUNT=",
+                              count, " and ", place.size, " ranks on this host: expected ", count, ", for each rank the same, or ",
+                              count * place.size, ", one per worker"));
+  }
+  auto first = list.begin() + static_cast<long>(place.rank * count);
+  return {first, first + static_cast<long>(count)};
 }
 
 }  // namespace
@@ -55,6 +62,10 @@ std::vector<int> worker_cpus(size_t count) {
 Workers& Workers::instance() {
   static Workers workers;
   return workers;
+}
+
+void Workers::check_settings() {
+  if (env::flag("CCL_WORKER_OFFLOAD")) worker_cpus(static_cast<size_t>(env::integer("CCL_WORKER_COUNT")));
 }
 
 Workers::~Workers() {
@@ -92,8 +103,8 @@ void Workers::enlist(std::shared_ptr<CommunicatorState> communicator, bool urgen
   {
     std::lock_guard lock(mutex_);
     if (workers_.empty()) start();
-    // A communicator stays with its worker.
-    worker = workers_[std::hash<void*>()(communicator.get()) / 64 % workers_.size()].get();
+    // A communicator stays with its worker; they take communicators in turn, so that as few as possible share one.
+    worker = workers_[communicator->creation_number() % workers_.size()].get();
   }
   std::lock_guard lock(worker->mutex);
   communicator->looked_after.store(true, std::memory_order_release);

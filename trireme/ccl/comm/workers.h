@@ -17,6 +17,8 @@ class CommunicatorState;
 class Workers {
  public:
   static Workers& instance();
+  // Throws InvalidArgument when CCL_WORKER_AFFINITY does not fit CCL_WORKER_COUNT and the ranks of the host.
+  static void check_settings();
   // There is work on this communicator and nobody at it: go at once.
   void call(std::shared_ptr<CommunicatorState> communicator) { enlist(std::move(communicator), true); }
   // Its caller will most likely wait, and do the work itself: look in from time to time, in case it does not.
