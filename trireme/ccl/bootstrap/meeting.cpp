@@ -6,6 +6,7 @@
 // when rank 0 says that everybody has.
 #include <poll.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <functional>
@@ -24,7 +25,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kRetryPause{20};
+// Between looks for an invitation: short at first, because ranks start together, then gentle to a store that serves thousands.
+constexpr milliseconds kFirstPause{1}, kLongestPause{20};
 // An address that does not answer (a host that is gone) costs at most this before the key is read again.
 constexpr milliseconds kConnectPatience{1000};
 constexpr milliseconds kAttemptTimeout{10000};
@@ -144,10 +146,12 @@ class Control::Guest {
       : size_(size), rank_(rank), read_invitation_(std::move(read_invitation)) {}
 
   std::unique_ptr<Impl> run(Deadline deadline) {
+    milliseconds pause = kFirstPause;
     do {
       const std::string text = read_invitation_();
       if (auto impl = text.empty() ? nullptr : attempt(text, deadline)) return impl;
-      std::this_thread::sleep_for(kRetryPause);
+      std::this_thread::sleep_for(pause);
+      pause = std::min(2 * pause, kLongestPause);
     } while (!deadline.passed());
     throw Timeout(str("rank ", rank_, ": no word from rank 0 for ", waited_.seconds(), "; ", reason_,
                       ". Is rank 0 running? See CCL_KVS_CONNECTION_TIMEOUT for more time."));

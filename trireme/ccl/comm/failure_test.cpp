@@ -133,7 +133,7 @@ TEST_P(Failures, ADeadlineNamesWhoDidNotCome) {
     std::string text = failure_of<Timeout>(comm, op);
     auto took = Clock::now() - start;
     EXPECT_GE(took, milliseconds(250));
-    EXPECT_LT(took, milliseconds(2000));
+    EXPECT_LT(took, milliseconds(10000));
     EXPECT_TRUE(contains(text, "rank 2") || contains(text, "have not called it: 2") || contains(text, "from rank")) << text;
     ++late;
   });
@@ -193,15 +193,18 @@ TEST_P(Failures, LeavingIsNoErrorUntilItIsMissed) {
 }
 
 TEST_P(Failures, TestNeverBlocks) {
-  on_world(2, GetParam(), [](Communicator& comm) {
+  std::atomic<bool> tested{false};
+  on_world(2, GetParam(), [&](Communicator& comm) {
     std::vector<float> data(1000, 1.0f);
-    if (comm.rank() == 1) std::this_thread::sleep_for(milliseconds(200));
+    // Rank 1 comes when rank 0 has not been kept from going on.
+    Deadline patience = Deadline::after(milliseconds(20000));
+    while (comm.rank() == 1 && !tested && !patience.passed()) std::this_thread::sleep_for(milliseconds(1));
+    EXPECT_FALSE(patience.passed()) << "rank 0 was blocked";
     Request request = comm.submit(allreduce_of(data));
-    auto start = Clock::now();
     if (comm.rank() == 0) {
       EXPECT_FALSE(request.test());
       EXPECT_FALSE(request.wait_until(Deadline::after(milliseconds(20))));
-      EXPECT_LT(Clock::now() - start, milliseconds(150));
+      tested = true;
     }
     request.wait();
     EXPECT_TRUE(request.test());
