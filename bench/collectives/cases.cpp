@@ -10,7 +10,7 @@ namespace trireme::bench {
 namespace {
 
 constexpr const char* kOpNames[] = {"allreduce", "reduce",         "broadcast", "allgather", "allgatherv", "alltoall",
-                                    "alltoallv", "reduce_scatter", "scatter",   "barrier",   "send_recv"};
+                                    "alltoallv", "reduce_scatter", "scatter",   "gather",    "barrier",    "send_recv"};
 constexpr const char* kTypeNames[] = {"fp32", "bf16"};
 
 template <typename Enum, size_t N>
@@ -123,6 +123,14 @@ Layout scatter(const Case& c, int rank, int size) {
   return layout;
 }
 
+Layout gather(const Case& c, int rank, int size) {
+  Layout layout = allgather(c, rank, size);
+  if (rank == kRoot) return layout;
+  layout.recv_count = layout.send_offset_in_place = 0;
+  layout.result.clear();
+  return layout;
+}
+
 Layout broadcast(const Case& c) {
   Layout layout;
   layout.send_count = layout.recv_count = c.count();
@@ -171,6 +179,8 @@ Layout layout_of(const Case& c, int rank, int size) {
       return reduce_scatter(c, rank, size);
     case Op::scatter:
       return scatter(c, rank, size);
+    case Op::gather:
+      return gather(c, rank, size);
     case Op::send_recv:
       return send_recv(c, rank);
     case Op::barrier:

@@ -17,6 +17,7 @@ enum class Op {
   alltoallv,
   reduce_scatter,
   scatter,
+  gather,
   barrier,
   send_recv
 };
@@ -31,7 +32,7 @@ size_t size_of(Type type);
 bool reduces(Op op);
 
 // `bytes` means what it means in the OSU micro-benchmarks: of allreduce, reduce and broadcast the buffer; of allgather one
-// rank's contribution; of alltoall and scatter what one rank sends to one other; of reduce_scatter the whole input; of
+// rank's contribution; of alltoall, scatter and gather what one rank sends to one other; of reduce_scatter the whole input; of
 // send_recv the message. The v forms have the same mean, but shares of 5/4 and 3/4 of it alternate.
 struct Case {
   Op op;
@@ -62,7 +63,7 @@ struct Layout {
   size_t send_count = 0;
   size_t recv_count = 0;
   std::vector<size_t> send_counts;  // per destination: alltoall(v), scatter
-  std::vector<size_t> recv_counts;  // per source: allgather(v), alltoall(v)
+  std::vector<size_t> recv_counts;  // per source: allgather(v), alltoall(v), gather
   size_t send_offset_in_place = 0;
   size_t recv_offset_in_place = 0;
   std::vector<Piece> result;

@@ -1,4 +1,5 @@
 // The collectives through oneCCL's C++ interface. Compiled twice, against Trireme and against Intel oneCCL.
+#include <algorithm>
 #include <oneapi/ccl.hpp>
 
 #include "job.h"
@@ -28,13 +29,18 @@ namespace {
 class CclLibrary : public Library {
  public:
   CclLibrary(Scoreboard& board, const Options& options)
-      : shared_buffers_(options.shared_buffers), communicator_(make_communicator(board)) {}
+      : shared_buffers_(options.shared_buffers), communicator_(make_communicator(board)) {
+    if (std::count(options.ops.begin(), options.ops.end(), Op::gather)) gatherer_ = make_gatherer(board);
+  }
 
   std::string version() const override { return ::ccl::get_library_version().full; }
 
-  bool supports(const Case&) const override { return true; }
+  bool supports(const Case& c) const override { return c.op != Op::gather || gatherer_; }
 
-  void run(const Call& call) override { start(call).wait(); }
+  void run(const Call& call) override {
+    if (call.c.op == Op::gather) gatherer_->gather(call.send, call.recv, call.c.bytes);
+    else start(call).wait();
+  }
 
   void send(void* data, size_t count, Type type, int peer) override {
     ::ccl::send(data, count, datatype(type), peer, communicator_).wait();
@@ -89,6 +95,7 @@ class CclLibrary : public Library {
   Job job_;  // first: it outlives the communicator
   bool shared_buffers_;
   ::ccl::communicator communicator_;
+  std::unique_ptr<Gatherer> gatherer_;
 };
 
 }  // namespace

@@ -73,6 +73,9 @@ class MpiLibrary : public Library {
       case Op::scatter:
         MPI_Scatter(send, count, type, c.in_place && root ? MPI_IN_PLACE : recv, count, type, kRoot, MPI_COMM_WORLD);
         break;
+      case Op::gather:
+        MPI_Gather(root ? from : send, count, type, recv, count, type, kRoot, MPI_COMM_WORLD);
+        break;
       default:
         MPI_Barrier(MPI_COMM_WORLD);
     }

@@ -25,7 +25,7 @@ from libraries import BENCH, Library, Request, ThisHost, all_libraries
 from session import Session
 from two_hosts import two_hosts
 
-OPS = "allreduce,reduce,broadcast,allgather,allgatherv,alltoall,alltoallv,reduce_scatter,scatter,barrier,send_recv"
+OPS = "allreduce,reduce,broadcast,allgather,allgatherv,alltoall,alltoallv,reduce_scatter,scatter,gather,barrier,send_recv"
 SIZES = "8,64,256,1K,4K,16K,64K,256K,1M,4M,16M,64M,256M"
 QUICK_SIZES = "8,1K,64K,1M,16M"
 UNITS = {"K": 1 << 10, "M": 1 << 20}
@@ -94,7 +94,7 @@ def _warn_if_stale(program: Path) -> None:
 
 def memory_needed(op: str, size: int, ranks: int) -> int:
     """Both buffers of all ranks."""
-    per_rank = size * ranks if op in ("allgather", "allgatherv", "alltoall", "alltoallv", "scatter") else size
+    per_rank = size * ranks if op in ("allgather", "allgatherv", "alltoall", "alltoallv", "scatter", "gather") else size
     return 2 * per_rank * ranks
 
 
