@@ -1,5 +1,6 @@
 // Runs a program's body on several ranks: `program threads 3` in one process through create_communicators, `program
-// processes 3` in forked processes that share a kvs address, `program launcher` as one rank of an mpirun. A rank that throws
+// processes 3` in forked processes that share a kvs address, `program hosts 4` in such processes that take themselves to be on
+// two hosts in turn, `program launcher` as one rank of an mpirun. A rank that throws
 // makes the program fail.
 #pragma once
 
@@ -97,11 +98,12 @@ inline int run_process(int size, int rank, const int* pipe_ends) {
   return passed ? 0 : 1;
 }
 
-inline int run_processes(int size) {
+inline int run_processes(int size, bool hosts) {
   int pipe_ends[2];
   CHECK(pipe(pipe_ends) == 0);
   for (int rank = 0; rank < size; ++rank) {
     if (fork() == 0) {
+      if (hosts) setenv("TRIREME_HOST", rank % 2 == 0 ? "even" : "odd", 1);
       int status = 1;
       try {
         status = run_process(size, rank, pipe_ends);
@@ -141,12 +143,12 @@ int main(int argc, char** argv) {
   try {
     ccl::init();
     if (how == "threads" && size > 0) return ranks::run_threads(size);
-    if (how == "processes" && size > 0) return ranks::run_processes(size);
+    if ((how == "processes" || how == "hosts") && size > 0) return ranks::run_processes(size, how == "hosts");
     if (how == "launcher") return ranks::run_launched();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
   }
-  std::fprintf(stderr, "usage: %s threads N | processes N | launcher\n", argv[0]);
+  std::fprintf(stderr, "usage: %s threads N | processes N | hosts N | launcher\n", argv[0]);
   return 2;
 }
