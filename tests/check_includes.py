@@ -45,6 +45,7 @@ CCL_LINKS = {
 # Outside libraries that only some folders may see.
 RESERVED = [
     (re.compile(r"(torch|ATen|c10|caffe2)/"), "torch", ["trireme/torch_ext", "trireme/trainer", "python"]),
+    (re.compile(r"hwloc(\.h$|/)"), "hwloc", ["trireme/cpu"]),
     (re.compile(r"rdma/"), "libfabric", ["trireme/ccl/fabric/ofi"]),
     (re.compile(r"oneapi/"), "the public API", ["trireme/ccl/api", "include/oneapi"]),
 ]

@@ -53,6 +53,7 @@ def test_the_api_stands_on_every_folder():
     [
         ("trireme/base/error.cpp", '"trireme/base/error.h"'),
         ("trireme/cpu/isa.h", '"trireme/base/env.h"'),
+        ("trireme/cpu/topology.cpp", "<hwloc.h>"),
         ("trireme/ccl/types.h", '"trireme/cpu/isa.h"'),
         ("trireme/ccl/node/segment.h", '"trireme/ccl/engine/stream.h"'),
         ("trireme/ccl/node/node.h", '"trireme/ccl/fabric/link.h"'),
@@ -86,6 +87,7 @@ def test_downward(tmp_path, file, included):
         ("trireme/ccl/comm/communicator.h", "<torch/torch.h>", "may see torch"),
         ("trireme/kernels/norm/layer_norm.h", "<ATen/Tensor.h>", "may see torch"),
         ("trireme/ccl/fabric/tcp/link.cpp", "<rdma/fabric.h>", "only trireme/ccl/fabric/ofi may see libfabric"),
+        ("trireme/ccl/comm/workers.cpp", "<hwloc.h>", "only trireme/cpu may see hwloc"),
         ("trireme/ccl/comm/communicator.h", '"oneapi/ccl.hpp"', "may see the public API"),
         ("include/oneapi/ccl.hpp", '"trireme/ccl/types.h"', "include may not depend on ccl"),
         ("trireme/ccl/types.h", '"trireme/ccl/reduction/reducer.h"', "ccl may not depend on ccl/reduction"),

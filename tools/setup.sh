@@ -54,6 +54,6 @@ build() {
   "${launcher[@]}" cmake --build --preset "$1" -j "$(nproc)"
 }
 
-BUILD_PACKAGES=(build-essential cmake ninja-build ccache libfabric-dev libgtest-dev libgmock-dev libbenchmark-dev)
+BUILD_PACKAGES=(build-essential cmake ninja-build ccache libfabric-dev libhwloc-dev libgtest-dev libgmock-dev libbenchmark-dev)
 TEST_PACKAGES=(pkg-config mpich iproute2 util-linux)
 LONG_PACKAGES=(clang-14 libclang-rt-14-dev)

@@ -10,8 +10,8 @@ constexpr Variable kTable[] = {
     {"CCL_WORKER_COUNT", Type::integer, "1", "1..64", "Worker threads of a process."},
     {"CCL_WORKER_AFFINITY", Type::text, "auto", "",
      "CPUs the workers are pinned to: a list such as `3,4,7-9` with one for each worker of each rank of the host, in rank order, "
-     "or one for each worker of every rank; fewer are an error, more are not used. `auto`: the last ones that the process may "
-     "use, where that leaves every rank one to compute on."},
+     "or one for each worker of every rank; fewer are an error, more are not used. `auto`: as chosen with TRIREME_PIN, or else the "
+     "last ones that the process may use, where that leaves every rank one to compute on."},
     {"CCL_WORKER_OFFLOAD", Type::flag, "1", "", "0: no worker threads, the calling thread does the work."},
     {"CCL_SPIN_COUNT", Type::integer, "-1", "-1..",
      "Rounds of polling before a waiting thread sleeps. -1: automatic: a few when there are more ranks than cores, else up to "
@@ -62,6 +62,11 @@ constexpr Variable kTable[] = {
     {"CCL_REDUCE_SCATTER", Type::text, "", "", "As CCL_ALLREDUCE."},
     {"TRIREME_MAX_ISA", Type::choice, "avx512", "scalar|avx2|avx512",
      "The highest vector instructions to use; the CPU may offer less."},
+
+    // Threads and cores.
+    {"TRIREME_PIN", Type::flag, "1", "",
+     "1: a program that asks for it (the `ccl` backend for PyTorch does) gets threads, cores and memory chosen from what is granted, as far as "
+     "the user has not chosen them; see docs/threads.md. 0: they are left as they are."},
 
     // What is told.
     {"CCL_LOG_LEVEL", Type::choice, "warn", "error|warn|info|debug|trace", "What is written to stderr."},

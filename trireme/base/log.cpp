@@ -38,6 +38,15 @@ LogLevel level_from_environment() {
   return LogLevel::warn;
 }
 
+// False for a text that was asked about before.
+bool is_new(const std::string& message) {
+  static std::mutex mutex;
+  // Never destroyed: other threads may still log while the process exits.
+  static auto& said = *new std::unordered_set<std::string>;
+  std::lock_guard lock(mutex);
+  return said.insert(message).second;
+}
+
 }  // namespace
 
 void set_log_rank(int rank) { known_rank.store(rank, std::memory_order_relaxed); }
@@ -52,15 +61,11 @@ void log(LogLevel level, const std::string& message) {
 }
 
 void log_once(LogLevel level, const std::string& message) {
-  static std::mutex mutex;
-  // Never destroyed: other threads may still log while the process exits.
-  static auto& said = *new std::unordered_set<std::string>;
-  if (!log_enabled(level)) return;
-  {
-    std::lock_guard lock(mutex);
-    if (!said.insert(message).second) return;
-  }
-  write_line(level, message);
+  if (log_enabled(level) && is_new(message)) write_line(level, message);
+}
+
+void announce(const std::string& message) {
+  if (log_enabled(LogLevel::warn) && is_new(message)) write_line(LogLevel::info, message);
 }
 
 }  // namespace trireme

@@ -13,6 +13,9 @@ void log(LogLevel level, const std::string& message);
 // Says it once per process, whatever the number of calls with the same text.
 void log_once(LogLevel level, const std::string& message);
 
+// What a user wants to read in every run, once per process and text: written at every level but error.
+void announce(const std::string& message);
+
 // The rank that later lines carry: the process's rank in the first communicator it makes.
 void set_log_rank(int rank);
 

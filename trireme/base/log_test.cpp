@@ -47,6 +47,16 @@ TEST_F(LogDeathTest, OnceMeansOncePerText) {
   EXPECT_EXIT(say(), testing::ExitedWithCode(0), "^trireme: error: same\ntrireme: error: other\n$");
 }
 
+TEST_F(LogDeathTest, AnAnnouncementIsReadAtTheDefaultLevelOnce) {
+  auto say = [](const char* level) {
+    level ? setenv("CCL_LOG_LEVEL", level, 1) : unsetenv("CCL_LOG_LEVEL");
+    for (int i = 0; i < 2; ++i) announce("chosen");
+    std::exit(0);
+  };
+  EXPECT_EXIT(say(nullptr), testing::ExitedWithCode(0), "^trireme: info: chosen\n$");
+  EXPECT_EXIT(say("error"), testing::ExitedWithCode(0), "^$");
+}
+
 TEST_F(LogDeathTest, LinesCarryTheRankOnceItIsKnown) {
   auto say = [] {
     log(LogLevel::error, "before");

@@ -6,11 +6,13 @@
 #include <cerrno>
 #include <charconv>
 #include <memory>
+#include <set>
 #include <string_view>
 
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/cpu/cgroup.h"
+#include "trireme/cpu/pinning.h"
 
 namespace trireme::cpu {
 
@@ -40,26 +42,40 @@ int parse_cpu(std::string_view number, const std::string& text) {
 
 }  // namespace
 
-std::vector<int> allowed_cpus() {
+std::vector<int> allowed_cpus(pid_t thread) {
   CpuMask mask;
   std::vector<int> cpus;
-  if (sched_getaffinity(0, mask.bytes(), mask.get()) != 0) throw IoError(errno_message("sched_getaffinity", errno));
+  if (sched_getaffinity(thread, mask.bytes(), mask.get()) != 0) throw IoError(errno_message("sched_getaffinity", errno));
   for (int cpu = 0; cpu < kMaxCpus; ++cpu)
     if (CPU_ISSET_S(cpu, mask.bytes(), mask.get())) cpus.push_back(cpu);
   return cpus;
 }
 
 // A quota of 1.5 cores counts as one: a second busy thread would spend half of its time throttled, and others wait for it.
-int granted_cores() {
-  int cores = static_cast<int>(allowed_cpus().size());
+int granted_cores(const std::vector<pid_t>& others) {
+  std::vector<int> cpus = cpus_before_pinning();
+  std::set<int> together(cpus.begin(), cpus.end());
+  for (pid_t other : others) {
+    try {
+      cpus = allowed_cpus(other);
+      together.insert(cpus.begin(), cpus.end());
+    } catch (const IoError&) {  // it has ended
+    }
+  }
+  int cores = static_cast<int>(together.size());
   if (auto quota = cgroup_quota(); quota && *quota < cores) cores = static_cast<int>(*quota);
   return std::max(cores, 1);
 }
 
-bool pin_this_thread(int cpu) {
+bool set_allowed_cpus(const std::vector<int>& cpus, pid_t thread) {
   CpuMask mask;
-  if (cpu >= 0 && cpu < kMaxCpus) CPU_SET_S(static_cast<size_t>(cpu), mask.bytes(), mask.get());
-  if (sched_setaffinity(0, mask.bytes(), mask.get()) == 0) return true;
+  for (int cpu : cpus)
+    if (cpu >= 0 && cpu < kMaxCpus) CPU_SET_S(static_cast<size_t>(cpu), mask.bytes(), mask.get());
+  return sched_setaffinity(thread, mask.bytes(), mask.get()) == 0;
+}
+
+bool pin_this_thread(int cpu) {
+  if (set_allowed_cpus({cpu})) return true;
   log(LogLevel::warn, errno_message(str("cannot pin a thread to CPU ", cpu), errno));
   return false;
 }
@@ -78,6 +94,16 @@ std::vector<int> parse_cpu_list(const std::string& text) {
     begin = end + 1;
   }
   return cpus;
+}
+
+std::string format_cpu_list(const std::vector<int>& cpus) {
+  std::string text;
+  for (size_t begin = 0, end; begin < cpus.size(); begin = end) {
+    for (end = begin + 1; end < cpus.size() && cpus[end] == cpus[end - 1] + 1;) ++end;
+    text += str(text.empty() ? "" : ",", cpus[begin]);
+    if (end - begin > 1) text += str("-", cpus[end - 1]);
+  }
+  return text;
 }
 
 }  // namespace trireme::cpu

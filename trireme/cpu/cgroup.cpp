@@ -2,7 +2,12 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 #include <string>
+
+#include "trireme/base/error.h"
+#include "trireme/cpu/affinity.h"
 
 namespace trireme::cpu {
 
@@ -11,43 +16,107 @@ namespace {
 using std::filesystem::path;
 
 using Quota = std::optional<double>;
+using Numbers = std::optional<std::vector<int>>;
 
 Quota tighter(Quota a, Quota b) { return a && b ? std::min(*a, *b) : a ? a : b; }
 
-// v2: "max 100000" or "150000 100000": microseconds of CPU time per period.
-Quota quota_v2(const path& group) {
-  std::ifstream file(group / "cpu.max");
-  double quota, period;
-  if (!(file >> quota >> period) || quota <= 0 || period <= 0) return std::nullopt;
-  return quota / period;
+Numbers tighter(Numbers a, Numbers b) {
+  if (!a || !b) return a ? a : b;
+  std::vector<int> both;
+  std::ranges::set_intersection(*a, *b, std::back_inserter(both));
+  return both;
 }
 
-// v1: the same in two files; -1 means none.
-Quota quota_v1(const path& group) {
-  std::ifstream quota_file(group / "cpu.cfs_quota_us"), period_file(group / "cpu.cfs_period_us");
-  double quota, period;
-  if (!(quota_file >> quota) || !(period_file >> period) || quota <= 0 || period <= 0) return std::nullopt;
-  return quota / period;
+void tighten(CgroupLimits& limits, const CgroupLimits& more) {
+  limits.quota = tighter(limits.quota, more.quota);
+  limits.cpus = tighter(limits.cpus, more.cpus);
+  limits.nodes = tighter(limits.nodes, more.nodes);
 }
 
-// A quota binds every group below it, so the tightest one on the way up counts. In a container the group's path may be the
-// host's, which does not exist below the container's mount: then only the mount itself answers.
-Quota tightest_upwards(const path& mount, path group, Quota (*quota_of)(const path&)) {
-  Quota result;
-  for (group = group.relative_path().lexically_normal();; group = group.parent_path()) {
-    result = tighter(result, quota_of(mount / group));
-    if (group.empty()) return result;
+Quota quotient(double quota, double period) { return quota > 0 && period > 0 ? Quota(quota / period) : std::nullopt; }
+
+// "0-3,8"; an empty file names nothing and so limits nothing.
+Numbers read_list(const path& file) {
+  std::string text;
+  if (!(std::ifstream(file) >> text)) return std::nullopt;
+  try {
+    std::vector<int> numbers = parse_cpu_list(text);
+    std::ranges::sort(numbers);
+    return numbers;
+  } catch (const InvalidArgument&) {
+    return std::nullopt;
   }
 }
 
-bool lists_cpu(const std::string& controllers) { return ("," + controllers + ",").find(",cpu,") != std::string::npos; }
+// "max 100000" or "150000 100000": microseconds of CPU time per period. A group without the controller lacks the files; those above
+// it have them.
+CgroupLimits limits_v2(const path& group) {
+  std::ifstream file(group / "cpu.max");
+  double quota = 0, period = 0;
+  file >> quota >> period;
+  return {quotient(quota, period), read_list(group / "cpuset.cpus.effective"), read_list(group / "cpuset.mems.effective")};
+}
+
+// The same in two files; -1 means none.
+CgroupLimits cpu_v1(const path& group) {
+  std::ifstream quota_file(group / "cpu.cfs_quota_us"), period_file(group / "cpu.cfs_period_us");
+  double quota = 0, period = 0;
+  quota_file >> quota;
+  period_file >> period;
+  return {quotient(quota, period), {}, {}};
+}
+
+CgroupLimits cpuset_v1(const path& group) {
+  return {{},
+          tighter(read_list(group / "cpuset.cpus"), read_list(group / "cpuset.effective_cpus")),
+          tighter(read_list(group / "cpuset.mems"), read_list(group / "cpuset.effective_mems"))};
+}
+
+bool lists(const std::string& words, const std::string& word) { return ("," + words + ",").find("," + word + ",") != std::string::npos; }
+
+// A hierarchy of groups and where its files are seen. A container may see only its own part: `top` is the group at `point`.
+struct Mount {
+  path point, top;
+};
+
+// A line of mountinfo: "32 31 0:29 /top /point rw,relatime [optional fields] - type source rw,cpu,cpuacct". `controller` is empty for v2.
+// Without such a line, where systemd and Docker put it.
+Mount find_mount(const path& root, const std::string& controller) {
+  std::ifstream mounts(root / "proc/self/mountinfo");
+  for (std::string line; std::getline(mounts, line);) {
+    size_t dash = line.find(" - ");
+    if (dash == std::string::npos) continue;
+    std::istringstream before(line.substr(0, dash)), after(line.substr(dash + 3));
+    std::string skipped, top, point, type, source, options;
+    before >> skipped >> skipped >> skipped >> top >> point;
+    after >> type >> source >> options;
+    if (controller.empty() ? type == "cgroup2" : type == "cgroup" && lists(options, controller))
+      return {root / path(point).relative_path(), top};
+  }
+  return {root / "sys/fs/cgroup" / controller, "/"};
+}
+
+// The group as a path below the mount's point. A group that lies elsewhere (its path is the host's, the mount a container's) is not seen:
+// then only the point itself answers.
+path below(const Mount& mount, const path& group) {
+  path relative = group.lexically_normal().lexically_relative(mount.top.lexically_normal());
+  if (relative.empty() || *relative.begin() == "..") relative = group.relative_path().lexically_normal();
+  return relative == "." || (!relative.empty() && *relative.begin() == "..") ? path() : relative;
+}
+
+CgroupLimits tightest_upwards(const Mount& mount, const path& group, CgroupLimits (*limits_of)(const path&)) {
+  CgroupLimits limits;
+  for (path current = below(mount, group);; current = current.parent_path()) {
+    tighten(limits, limits_of(mount.point / current));
+    if (current.empty()) return limits;
+  }
+}
 
 }  // namespace
 
-std::optional<double> cgroup_quota(const path& root) {
-  const path mount = root / "sys/fs/cgroup";
+CgroupLimits cgroup_limits(const path& root) {
   std::ifstream groups(root / "proc/self/cgroup");
-  Quota result;
+  CgroupLimits limits;
   // A line is "id:controllers:path"; v2 has the id 0 and no controllers.
   for (std::string line; std::getline(groups, line);) {
     size_t first = line.find(':');
@@ -55,12 +124,11 @@ std::optional<double> cgroup_quota(const path& root) {
     if (second == std::string::npos) continue;
     std::string controllers = line.substr(first + 1, second - first - 1);
     path group = line.substr(second + 1);
-    if (controllers.empty())
-      result = tighter(result, tightest_upwards(mount, group, quota_v2));
-    else if (lists_cpu(controllers))
-      result = tighter(result, tightest_upwards(mount / "cpu", group, quota_v1));
+    if (controllers.empty()) tighten(limits, tightest_upwards(find_mount(root, ""), group, limits_v2));
+    if (lists(controllers, "cpu")) tighten(limits, tightest_upwards(find_mount(root, "cpu"), group, cpu_v1));
+    if (lists(controllers, "cpuset")) tighten(limits, tightest_upwards(find_mount(root, "cpuset"), group, cpuset_v1));
   }
-  return result;
+  return limits;
 }
 
 }  // namespace trireme::cpu

@@ -1,13 +1,23 @@
-// The CPU quota that control groups put on this process, as containers set it.
+// What control groups leave to this process, as containers and batch systems set them.
 #pragma once
 
 #include <filesystem>
 #include <optional>
+#include <vector>
 
 namespace trireme::cpu {
 
-// The tightest quota from the process's own group up to the root, in cores (1.5 is possible); nothing where there is none.
-// Reads cgroup v2 and v1 below `root`, which a test may point elsewhere.
-std::optional<double> cgroup_quota(const std::filesystem::path& root = "/");
+// Nothing where there is no such limit, or none that can be read.
+struct CgroupLimits {
+  std::optional<double> quota;           // CPU time in cores: 1.5 is possible
+  std::optional<std::vector<int>> cpus;  // of the cpuset, ascending
+  std::optional<std::vector<int>> nodes; // NUMA nodes whose memory the cpuset grants, ascending
+};
+
+// A group's limits bind all groups below it: the tightest from the process's own group up to the root count. Reads cgroup v2 and v1, also
+// side by side, below `root`, which a test may point elsewhere.
+CgroupLimits cgroup_limits(const std::filesystem::path& root = "/");
+
+inline std::optional<double> cgroup_quota(const std::filesystem::path& root = "/") { return cgroup_limits(root).quota; }
 
 }  // namespace trireme::cpu
