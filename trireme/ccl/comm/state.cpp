@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -61,6 +62,14 @@ inline void pause() {
 #endif
 }
 
+// Those of the host's ranks, as far as this process can name them; threads of this process are none.
+std::vector<pid_t> other_processes(const std::vector<LocalPeer>& peers) {
+  std::vector<pid_t> processes;
+  for (const LocalPeer& peer : peers)
+    if (peer.pid != 0 && peer.pid != getpid()) processes.push_back(peer.pid);
+  return processes;
+}
+
 }  // namespace
 
 CommunicatorState::CommunicatorState(CommunicatorParts parts)
@@ -92,9 +101,9 @@ CommunicatorState::CommunicatorState(CommunicatorParts parts)
   }
   context_.emplace(CommContext{engine_, *node_, *messenger_, topology_, {}, {}, 0});
 
-  // Polling pays only while every rank of the host has a core to itself.
+  // Polling pays only while every rank of the host has a core to itself. Ranks that were bound apart have their masks together.
   long long spins = env::integer("CCL_SPIN_COUNT");
-  bool crowded = node_->size() > cpu::granted_cores();
+  bool crowded = node_->size() > cpu::granted_cores(other_processes(local_peers_));
   spin_rounds_ = spins >= 0 ? static_cast<int>(spins) : crowded ? 20 : 2000;
   spin_by_time_ = spins < 0 && !crowded;
   at_once_rounds_ = std::min(spin_rounds_, 500);

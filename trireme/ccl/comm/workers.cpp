@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "trireme/base/env.h"
 #include "trireme/base/error.h"
@@ -9,6 +10,7 @@
 #include "trireme/ccl/bootstrap/pmi.h"
 #include "trireme/ccl/comm/state.h"
 #include "trireme/cpu/affinity.h"
+#include "trireme/cpu/pinning.h"
 
 namespace trireme::ccl {
 namespace {
@@ -36,10 +38,16 @@ LocalPlace local_place() {
   return {static_cast<size_t>(launched->local_rank), static_cast<size_t>(launched->local_size)};
 }
 
+// Where the process's threads were planned, the workers were too.
+size_t worker_count(const std::optional<cpu::Plan>& plan) {
+  return static_cast<size_t>(plan && plan->workers > 0 ? plan->workers : env::integer("CCL_WORKER_COUNT"));
+}
+
 // One CPU per worker, or none where they are not pinned. A list names one for each worker of each rank of the host, in rank order, or one
-// for each worker of every rank. By itself a worker is pinned to one of the last CPUs, and only where that leaves every rank of the host one
-// to compute on.
-std::vector<int> worker_cpus(size_t count) {
+// for each worker of every rank. By itself, without a plan, a worker is pinned to one of the last CPUs, and only where that leaves every
+// rank of the host one to compute on.
+std::vector<int> worker_cpus(size_t count, const std::optional<cpu::Plan>& plan) {
+  if (plan && plan->compute_threads > 0) return plan->worker_cpus;
   std::vector<int> list = cpu::parse_cpu_list(env::text("CCL_WORKER_AFFINITY"));
   LocalPlace place = local_place();
   if (list.empty()) {
@@ -88,8 +96,9 @@ Workers::~Workers() {
 
 void Workers::start() {
   generation_ = fork_generation();
-  auto count = static_cast<size_t>(env::integer("CCL_WORKER_COUNT"));
-  std::vector<int> cpus = worker_cpus(count);
+  std::optional<cpu::Plan> plan = cpu::applied_plan();
+  size_t count = worker_count(plan);
+  std::vector<int> cpus = worker_cpus(count, plan);
   for (size_t i = 0; i < count; ++i) {
     workers_.push_back(std::make_unique<Worker>());
     Worker& worker = *workers_.back();
