@@ -58,6 +58,12 @@ TEST(Divide, AnUnevenGrant) {
   EXPECT_THAT(divided(cores_within(machine, parse_cpu_list("0,16-31")), 2), ElementsAre("0,16-23", "24-31"));
 }
 
+// Four sockets with 4, 4, 5 and 4 cores granted, two ranks: a socket goes to the rank in whose equal share its middle lies.
+TEST(Divide, WholeSocketsOfUnequalGrants) {
+  Topology machine = synthetic_topology("pack:4 numa:1 core:5 pu:1");
+  EXPECT_THAT(divided(cores_within(machine, parse_cpu_list("0-3,5-8,10-14,15-18")), 2), ElementsAre("0-3,5-8", "10-18"));
+}
+
 // Ranks go to the larger socket first: 12 and 6 cores, three ranks.
 TEST(Divide, RanksGoWhereTheCoresAre) {
   Topology machine = synthetic_topology("pack:2 numa:1 core:12 pu:1");
