@@ -36,8 +36,11 @@ event::~event() noexcept {
   if (operation_) operation_->abandon();
 }
 
-bool event::operator==(const event& other) const noexcept { return operation_ == other.operation_; }
-bool event::operator!=(const event& other) const noexcept { return operation_ != other.operation_; }
+// Two events of operations that were complete at once have the same behind them, but are not of the same operation.
+bool event::operator==(const event& other) const noexcept {
+  return this == &other || (operation_ == other.operation_ && operation_ != detail::pending_operation::complete());
+}
+bool event::operator!=(const event& other) const noexcept { return !(*this == other); }
 event::operator bool() { return test(); }
 
 void event::wait() {

@@ -33,6 +33,9 @@ class pending_operation {
   // Under way already.
   pending_operation(std::shared_ptr<core::Communicator> communicator, plan plan, core::Request request);
 
+  // One that is over, for all that were before they had an event.
+  static const std::shared_ptr<pending_operation>& complete();
+
   bool synchronous() const { return synchronous_; }
 
   // Waits for the dependencies. Throws what they or the submission failed with.
@@ -47,6 +50,7 @@ class pending_operation {
   void abandon() noexcept;
 
  private:
+  pending_operation() = default;
   void settle();
 
   std::shared_ptr<core::Communicator> communicator_;

@@ -73,7 +73,9 @@ Workers& Workers::instance() {
 }
 
 void Workers::check_settings() {
-  if (env::flag("CCL_WORKER_OFFLOAD")) worker_cpus(static_cast<size_t>(env::integer("CCL_WORKER_COUNT")));
+  if (!env::flag("CCL_WORKER_OFFLOAD")) return;
+  std::optional<cpu::Plan> plan = cpu::applied_plan();
+  worker_cpus(worker_count(plan), plan);
 }
 
 Workers::~Workers() {
