@@ -8,7 +8,6 @@
 namespace trireme::ccl {
 namespace {
 
-constexpr size_t kSlotsFrom = 32 << 20;
 // Two buffers and the slots no longer fit a core's cache together.
 constexpr size_t kStagedStreamingBytes = 1 << 20;
 
@@ -73,7 +72,7 @@ Task allreduce_hierarchical(OpContext& run) {
   bool direct = run.all_reachable();
   if (topology.one_host()) {
     // With four buffers far beyond the caches, two ranks gain more from slots that stay in them than from one copy less.
-    bool large = run.bytes() >= kSlotsFrom && !run.any_in_place() && !run.any_mapped();
+    bool large = run.bytes() >= kFarBeyondCaches && !run.any_in_place() && !run.any_mapped();
     bool through_slots = run.size() == 2 && (!direct || large);
     if (through_slots) {
       co_await allreduce_whole_staged(run);

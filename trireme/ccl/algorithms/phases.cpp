@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "trireme/ccl/algorithms/copy.h"
+
 namespace trireme::ccl {
+
 Task reduce_alone(OpContext& run, size_t count) {
   const void* mine = run.op.send_buffer;
   if (count != 0) run.reducer().reduce({&mine, 1}, run.op.recv_buffer, count);
@@ -43,6 +46,8 @@ void reduce_and_hand_out(OpContext& run, const Reducer& reducer, Range mine) {
   size_t step = tile_bytes / element;
   auto input = static_cast<const std::byte*>(run.op.send_buffer);
   auto output = static_cast<std::byte*>(run.op.recv_buffer);
+  // Results far beyond the caches that were not read before: they are made in a tile, and go around the caches to wherever they are mapped.
+  bool around = mapped && input != output && run.bytes() >= kFarBeyondCaches;
   int last = (run.local() + run.local_size() - 1) % run.local_size();
   std::vector<const void*> sources(ranks);
   for (size_t begin = mine.begin; begin < mine.end; begin += step) {
@@ -57,10 +62,15 @@ void reduce_and_hand_out(OpContext& run, const Reducer& reducer, Range mine) {
       std::byte* tile = peer == last && input != output ? output + offset : tiles + static_cast<size_t>(peer) * tile_bytes;
       sources[peer] = run.memory().fetch(peer, run.record(peer).send, offset, bytes, tile);
     }
-    reducer.reduce(sources, output + offset, count);
+    std::byte* result = around ? tiles + static_cast<size_t>(run.local()) * tile_bytes : output + offset;
+    reducer.reduce(sources, result, count);
+    if (around) copy_own(output + offset, result, bytes, run.bytes());
     for (int distance = 1; distance < run.local_size(); ++distance) {
       int peer = (run.local() + distance) % run.local_size();
-      run.write(peer, run.record(peer).recv, offset, output + offset, bytes);
+      const View& theirs = run.record(peer).recv;
+      std::byte* there = around ? run.memory().map(peer, theirs, offset) : nullptr;
+      if (there) run.node().write_to_peers([&] { copy_own(there, result, bytes, run.bytes()); });
+      else run.write(peer, theirs, offset, result, bytes);
     }
   }
 }

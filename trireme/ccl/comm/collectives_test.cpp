@@ -500,6 +500,35 @@ TEST_P(Collectives, SharedBuffers) {
   });
 }
 
+// Sizes at which two ranks change to slots, and mapped results go around the caches; blocks that are copied around them, too.
+TEST(LargeCollectives, GiveTheSameResults) {
+  constexpr size_t kCount = (36 << 20) / sizeof(float) + 5;
+  std::vector<float> expected = total(2, kCount);
+  for (Wiring wiring : {Wiring::threads, Wiring::staged, Wiring::processes}) {
+    on_world(2, wiring, [&](Communicator& comm) {
+      std::vector<float> in = input(comm.rank(), kCount), out(kCount);
+      auto shared = static_cast<float*>(Communicator::allocate_shared(kCount * sizeof(float)));
+      for (float* result : {out.data(), shared}) {
+        Operation op = make(OpKind::allreduce, kCount);
+        op.send_buffer = in.data();
+        op.recv_buffer = result;
+        comm.submit(op).wait();
+        ASSERT_TRUE(std::equal(expected.begin(), expected.end(), result)) << name_of(wiring);
+      }
+      Communicator::release_shared(shared);
+      std::vector<float> gathered(2 * kCount);
+      Operation op = make(OpKind::allgather, kCount);
+      op.send_buffer = in.data();
+      op.recv_blocks = blocks(gathered, {kCount, kCount});
+      comm.submit(op).wait();
+      for (int rank = 0; rank < 2; ++rank) {
+        std::vector<float> theirs = input(rank, kCount);
+        ASSERT_TRUE(std::equal(theirs.begin(), theirs.end(), gathered.data() + static_cast<size_t>(rank) * kCount)) << name_of(wiring);
+      }
+    });
+  }
+}
+
 // Random data of many magnitudes, and data of which almost everything cancels: what is left of a pair of ranks is a thousandth.
 bfloat16 spread(int rank, size_t i) {
   std::minstd_rand random(static_cast<unsigned>(i * 1000003 + static_cast<size_t>(rank) + 1));
