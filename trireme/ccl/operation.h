@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -51,6 +53,10 @@ struct Operation {
   std::chrono::milliseconds timeout{0};
   // The caller waits at once: do not hand the work to a worker thread.
   bool caller_waits = false;
+  // Called once, when the operation is complete or has failed (not when submit() itself throws), before a waiter learns of it; then
+  // dropped with all that it holds, so that it may own the buffers. The thread that drove the operation calls it: it must not throw, nor
+  // wait for an operation of the same communicator.
+  std::function<void(const std::exception_ptr& error)> on_finished;
 };
 
 // Throws InvalidArgument naming the argument; nothing has been sent then.

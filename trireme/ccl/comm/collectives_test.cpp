@@ -1,4 +1,6 @@
 // Every collective against its definition: ranks x wirings x sizes around every threshold, in place and out of place.
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -306,6 +308,33 @@ TEST_P(Collectives, ManyInFlightKeepTheirOrder) {
         if (i % 3 == 0) expected[e] = value(i % comm.size() + i, e);
       }
       ASSERT_EQ(data[i], expected) << i;
+    }
+  });
+}
+
+// Nobody waits: a worker does the work, and whoever asked to be told is told once, with the result in place.
+TEST_P(Collectives, HandedOverAndTold) {
+  run([](Communicator& comm) {
+    for (size_t count : {size_t{3}, size_t{40001}, size_t{300007}}) {
+      std::vector<float> data = input(comm.rank(), count);
+      const std::vector<float> expected = total(comm.size(), count);
+      std::atomic<int> told{0};
+      std::atomic<bool> right{false};
+      auto owner = std::make_shared<int>(1);
+      Operation op = make(OpKind::allreduce, count);
+      op.send_buffer = op.recv_buffer = data.data();
+      op.on_finished = [&, owner](const std::exception_ptr& error) {
+        right = !error && data == expected;
+        ++told;
+      };
+      Request request = comm.submit(std::move(op));
+      request.hand_over();
+      Deadline patience = Deadline::after(std::chrono::seconds(60));
+      while (!request.finished() && !patience.passed()) std::this_thread::sleep_for(std::chrono::microseconds(100));
+      ASSERT_TRUE(request.finished());
+      EXPECT_EQ(told, 1);
+      EXPECT_TRUE(right);
+      EXPECT_EQ(owner.use_count(), 1) << "what the operation held is let go";
     }
   });
 }

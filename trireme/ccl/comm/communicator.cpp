@@ -15,6 +15,10 @@ namespace trireme::ccl {
 
 bool Request::finished() const { return !state_ || state_->finished.load(std::memory_order_acquire); }
 
+void Request::hand_over() {
+  if (!finished()) state_->comm->hand_over();
+}
+
 bool Request::test() {
   if (!finished()) state_->comm->nudge();
   if (!finished()) return false;

@@ -33,6 +33,8 @@ class Request {
   bool under_way() const { return state_ != nullptr; }
   // Complete or failed. Never blocks, never throws.
   bool finished() const;
+  // Nobody will wait for it: a worker takes it up at once, also where the caller usually does the work itself.
+  void hand_over();
 
   // Of a receive, once complete: who sent it, with which tag, and how many bytes.
   int source() const;

@@ -1,6 +1,8 @@
 // What happens when something goes wrong: mismatches, deadlines, abort, a rank that leaves, bad arguments. Killed processes and cut
 // networks are tested in tests/multiprocess and tests/cluster.
 #include <dirent.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -149,9 +151,13 @@ TEST_P(Failures, AbortUnblocksEverybody) {
   });
   on_ranks(2, [&](int rank) {
     std::vector<float> data(100000, 1.0f);
+    std::atomic<int> told{0};
+    Operation op = allreduce_of(data);
+    op.on_finished = [&](const std::exception_ptr& error) { told += error ? 1 : 100; };
     ++waiting;
-    std::string text = failure_of<Aborted>(*world[rank], allreduce_of(data));
+    std::string text = failure_of<Aborted>(*world[rank], std::move(op));
     EXPECT_TRUE(contains(text, "aborted by rank 2: enough")) << text;
+    EXPECT_EQ(told, 1);
   });
   aborter.join();
   EXPECT_THROW(world[2]->submit(barrier_op()), Aborted);
@@ -275,6 +281,29 @@ long resident_kib() {
   long pages = 0;
   statm >> pages >> pages;
   return pages * 4;
+}
+
+// The parent's threads do not exist in the child: what they would do is done by new ones.
+TEST(Forks, AChildMakesCommunicatorsOfItsOwn) {
+  auto sums = [] {
+    std::atomic<int> right{0};
+    on_world(2, Wiring::processes, [&](Communicator& comm) {
+      std::vector<float> data(300000, 1.0f);
+      Request request = comm.submit(allreduce_of(data));
+      request.hand_over();
+      Deadline patience = Deadline::after(std::chrono::seconds(60));
+      while (!request.finished() && !patience.passed()) std::this_thread::sleep_for(milliseconds(1));
+      right += request.finished() && data.back() == 2.0f;
+    });
+    return right.load();
+  };
+  EXPECT_EQ(sums(), 2);
+  pid_t child = fork();
+  if (child == 0) _exit(sums() == 2 ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(sums(), 2);
 }
 
 // A thousand in all, 256 of them at once.

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "trireme/base/env.h"
 #include "trireme/base/error.h"
@@ -125,6 +126,7 @@ RequestPtr CommunicatorState::submit(Operation&& op) {
   if (fits_inline(topology_, op) && pending_.load(std::memory_order_acquire) == 0 && try_drive()) {
     bool done = run_at_once(op, request);
     stop_driving();
+    if (done && op.on_finished) op.on_finished(nullptr);
     if (done) return nullptr;
   }
   if (!request) request = enqueue(op);
@@ -213,6 +215,11 @@ bool CommunicatorState::wait(RequestState& request, Deadline deadline) {
     blocked_.fetch_sub(1, std::memory_order_seq_cst);
   }
   return true;
+}
+
+void CommunicatorState::hand_over() {
+  if (offload_) Workers::instance().call(shared_from_this());
+  if (asleep_.load(std::memory_order_seq_cst)) interrupt();
 }
 
 void CommunicatorState::nudge() {
@@ -375,6 +382,7 @@ void CommunicatorState::finish(const RequestPtr& request, std::exception_ptr err
   }
   request->run.reset();
   request->task = Task();
+  if (auto tell = std::exchange(request->op.on_finished, nullptr)) tell(request->error);
   pending_.fetch_sub(1, std::memory_order_acq_rel);
   request->finished.store(true, std::memory_order_seq_cst);
   if (blocked_.load(std::memory_order_seq_cst) != 0) {

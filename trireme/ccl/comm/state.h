@@ -79,6 +79,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   bool wait(RequestState& request, Deadline deadline);
   // One round of progress if nobody else is at it.
   void nudge();
+  // Calls a worker to what is pending.
+  void hand_over();
 
   void abort(const std::string& reason);
   std::exception_ptr error();

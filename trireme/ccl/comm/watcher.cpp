@@ -10,20 +10,17 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/ccl/bootstrap/per_process.h"
 
 namespace trireme::ccl {
 
 Watcher& Watcher::instance() {
-  static Watcher watcher;
-  return watcher;
+  static PerProcess<Watcher> watcher;
+  return watcher.get();
 }
 
 Watcher::~Watcher() {
   if (!thread_.joinable()) return;
-  if (generation_ != fork_generation()) {
-    thread_.detach();  // a forked child has no such thread
-    return;
-  }
   uint64_t one = 1;
   [[maybe_unused]] ssize_t written = ::write(stop_.get(), &one, sizeof one);
   thread_.join();
@@ -34,7 +31,6 @@ void Watcher::start() {
   epoll_ = ProcessFd(UniqueFd(epoll_create1(EPOLL_CLOEXEC)));
   stop_ = ProcessFd(UniqueFd(eventfd(0, EFD_CLOEXEC)));
   if (!epoll_ || !stop_) throw IoError(errno_message("watching peers", errno));
-  generation_ = fork_generation();
   arm(stop_.get(), EPOLL_CTL_ADD);
   thread_ = std::thread([this] { run(); });
 }
@@ -103,7 +99,7 @@ std::shared_ptr<ProcessFd> open_pidfd(pid_t pid) {
   static std::mutex mutex;
   static std::map<pid_t, std::weak_ptr<ProcessFd>> known;
   std::lock_guard lock(mutex);
-  if (auto shared = known[pid].lock()) {
+  if (auto shared = known[pid].lock(); shared && *shared) {
     // The number may have been given to another process since: a readable pidfd is a dead process.
     pollfd dead{shared->get(), POLLIN, 0};
     if (::poll(&dead, 1, 0) == 0) return shared;

@@ -28,9 +28,11 @@ class Watcher {
   // Returns when the callback is not running and never will again; from within a callback, at once.
   void unwatch(uint64_t id);
 
- private:
   Watcher() = default;
   ~Watcher();
+  Watcher(const Watcher&) = delete;
+
+ private:
   void start();
   void run();
   void dispatch(int fd);
@@ -44,7 +46,6 @@ class Watcher {
   ProcessFd epoll_;
   ProcessFd stop_;
   std::thread thread_;
-  unsigned generation_ = 0;
 };
 
 // A pidfd for a process of this host, shared by all communicators; null when the process is gone or the kernel has none to give.

@@ -6,7 +6,7 @@
 
 #include "trireme/base/env.h"
 #include "trireme/base/error.h"
-#include "trireme/ccl/bootstrap/forked_child.h"
+#include "trireme/ccl/bootstrap/per_process.h"
 #include "trireme/ccl/bootstrap/pmi.h"
 #include "trireme/ccl/comm/state.h"
 #include "trireme/cpu/affinity.h"
@@ -68,8 +68,8 @@ std::vector<int> worker_cpus(size_t count, const std::optional<cpu::Plan>& plan)
 }  // namespace
 
 Workers& Workers::instance() {
-  static Workers workers;
-  return workers;
+  static PerProcess<Workers> workers;
+  return workers.get();
 }
 
 void Workers::check_settings() {
@@ -80,11 +80,6 @@ void Workers::check_settings() {
 
 Workers::~Workers() {
   for (auto& worker : workers_) {
-    if (generation_ != fork_generation()) {
-      worker->thread.detach();  // a forked child has no such thread
-      worker.release();
-      continue;
-    }
     {
       std::lock_guard lock(worker->mutex);
       worker->stop = true;
@@ -97,7 +92,6 @@ Workers::~Workers() {
 }
 
 void Workers::start() {
-  generation_ = fork_generation();
   std::optional<cpu::Plan> plan = cpu::applied_plan();
   size_t count = worker_count(plan);
   std::vector<int> cpus = worker_cpus(count, plan);

@@ -17,6 +17,9 @@ class CommunicatorState;
 class Workers {
  public:
   static Workers& instance();
+  Workers() = default;
+  ~Workers();
+  Workers(const Workers&) = delete;
   // Throws InvalidArgument when CCL_WORKER_AFFINITY does not fit CCL_WORKER_COUNT and the ranks of the host.
   static void check_settings();
   // There is work on this communicator and nobody at it: go at once.
@@ -41,8 +44,6 @@ class Workers {
     std::thread thread;
     std::vector<Client> clients;  // the thread's own
   };
-  Workers() = default;
-  ~Workers();
   void start();
   void enlist(std::shared_ptr<CommunicatorState> communicator, bool urgent);
   void run(Worker& worker, int cpu);
@@ -52,7 +53,6 @@ class Workers {
 
   std::mutex mutex_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  unsigned generation_ = 0;
 };
 
 }  // namespace trireme::ccl
