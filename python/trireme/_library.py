@@ -1,0 +1,36 @@
+"""Loads the C++ library, if it fits the torch of this environment. Nothing of it is loaded before that is known."""
+
+import functools
+from types import ModuleType
+
+
+def release_of(version: str) -> str:
+    """2.13.0 of 2.13.0+cpu: builds of one release have one C++ interface."""
+    return version.partition("+")[0]
+
+
+def why_not(torch_version: str, built_for: str) -> str | None:
+    """Why the library cannot be loaded into this torch, or None if it can."""
+    if release_of(torch_version) == release_of(built_for):
+        return None
+    return (
+        f"trireme was built for torch {release_of(built_for)}, but torch {torch_version} is running; torch's C++ interface differs between "
+        f"versions. Install torch {release_of(built_for)}, or build trireme again in this environment: pip install --no-build-isolation "
+        "--force-reinstall --no-deps trireme-train"
+    )
+
+
+@functools.cache
+def bindings() -> ModuleType:
+    """The C++ part. Raises ImportError with a sentence where it does not fit."""
+    import torch
+
+    try:
+        from trireme._build import TORCH_VERSION
+    except ImportError as missing:
+        raise ImportError("trireme is not installed, only its sources are on the path: pip install --no-build-isolation .") from missing
+    if reason := why_not(torch.__version__, TORCH_VERSION):
+        raise ImportError(reason)
+    import trireme._bindings
+
+    return trireme._bindings

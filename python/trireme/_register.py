@@ -1,0 +1,64 @@
+"""What torch calls at ``import torch``, through the entry point group ``torch.backends``.
+
+It must cost next to nothing and must never raise: an exception here would break ``import torch`` for every program. So it registers
+functions that load the library when they are first called, and nothing else.
+"""
+
+import warnings
+from typing import Any
+
+
+def register() -> None:
+    """Makes "ccl" a backend of torch.distributed. Does nothing where torch was built without it."""
+    try:
+        import torch.distributed as dist
+
+        if dist.is_available():
+            _register(dist)
+    except Exception as error:  # whatever it is, torch itself must be importable
+        warnings.warn(f"trireme: the backend ccl is not available: {error}", stacklevel=2)
+
+
+def _register(dist: Any) -> None:
+    if "CCL" not in dist.Backend._plugins:
+        dist.Backend.register_backend("ccl", _create, extended_api=True, devices=["cpu"])
+    _add_class(dist)
+    from trireme import _launch
+
+    _launch.fill_env_rendezvous()
+
+
+def _create(options: Any, backend_options: Any) -> Any:
+    """The backend's creator: torch passes torch._C._distributed_c10d._DistributedBackendOptions, and pg_options."""
+    from trireme._library import bindings
+
+    timeout = options.timeout
+    if backend_options is not None and getattr(backend_options, "_timeout", None) is not None:
+        timeout = backend_options._timeout
+    return bindings().ProcessGroupCCL(
+        options.store,
+        options.group_rank,
+        options.group_size,
+        timeout,
+        options.group_id,
+        list(options.global_ranks_in_group),
+    )
+
+
+def _add_class(dist: Any) -> None:
+    """torch.distributed.ProcessGroupCCL, which programs for the older ccl backend use; loaded when it is looked up."""
+    previous = getattr(dist, "__getattr__", None)
+    if getattr(previous, "_trireme", False):
+        return
+
+    def look_up(name: str) -> Any:
+        if name == "ProcessGroupCCL":
+            from trireme._library import bindings
+
+            return bindings().ProcessGroupCCL
+        if previous is not None:
+            return previous(name)
+        raise AttributeError(f"module '{dist.__name__}' has no attribute '{name}'")
+
+    look_up._trireme = True  # type: ignore[attr-defined]
+    dist.__getattr__ = look_up

@@ -1,0 +1,225 @@
+#include "trireme/torch_ext/process_group/process_group_ccl.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "trireme/base/error.h"
+#include "trireme/base/log.h"
+#include "trireme/torch_ext/process_group/errors.h"
+#include "trireme/torch_ext/process_group/submission.h"
+
+namespace trireme::torch_ext {
+namespace {
+
+using std::chrono::milliseconds;
+
+// How long shutdown() lets operations that nobody waited for complete, and then those that it aborted.
+constexpr milliseconds kDrainTime{10000};
+constexpr milliseconds kAbortTime{5000};
+
+// A c10d store through the two calls that the meeting of the ranks needs. check() comes first because get() waits for the key.
+std::shared_ptr<ccl::Store> meeting_place(const c10::intrusive_ptr<c10d::Store>& store) {
+  if (!store) return nullptr;
+  auto get = [store](const std::string& key) {
+    if (!store->check({key})) return std::string();
+    std::vector<uint8_t> value = store->get(key);
+    return std::string(value.begin(), value.end());
+  };
+  auto set = [store](const std::string& key, const std::string& value) { store->set(key, std::vector<uint8_t>(value.begin(), value.end())); };
+  return ccl::make_callback_store(get, set);
+}
+
+std::shared_ptr<ccl::Communicator> connect(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, milliseconds timeout) {
+  ccl::CommunicatorOptions options;
+  options.timeout = options.connect_timeout = timeout;
+  options.name = "ccl";
+  try {
+    return ccl::Communicator::create(size, rank, meeting_place(store), options);
+  } catch (...) {
+    std::rethrow_exception(as_torch_connect_error(std::current_exception()));
+  }
+}
+
+// Once per process, when its first group has come up: what the rest of torch should know about it.
+void prepare_process(const ccl::Communicator&) {
+  // DDP asks the backend for its buckets only if this says so.
+  setenv("DDP_DISABLE_COMM_MEM", "0", 0);
+}
+
+}  // namespace
+
+ProcessGroupCCL::ProcessGroupCCL(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, c10::intrusive_ptr<Options> options)
+    : Backend(rank, size),
+      options_(std::move(options)),
+      timeout_ms_(options_->timeout.count()),
+      communicator_(connect(store, rank, size, options_->timeout)) {
+  static const bool once = (prepare_process(*communicator_), true);
+  static_cast<void>(once);
+  init();
+}
+
+ProcessGroupCCL::~ProcessGroupCCL() {
+  try {
+    shutdown();
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, str("rank ", rank_, ": while a group ended: ", error.what()));
+  }
+}
+
+std::shared_ptr<ccl::Communicator> ProcessGroupCCL::communicator() const {
+  std::lock_guard lock(mutex_);
+  if (!communicator_) C10_THROW_ERROR(DistBackendError, str("rank ", rank_, ": the process group was shut down; make a new one"));
+  return communicator_;
+}
+
+// ---- submitting
+
+c10::intrusive_ptr<WorkCCL> ProcessGroupCCL::submit(Submission submission) {
+  std::shared_ptr<ccl::Communicator> communicator = this->communicator();
+  const bool is_message = c10d::isP2POp(submission.type);
+  const uint64_t number = is_message ? sequence_number_.load() : sequence_number_ += submission.operations.size();
+  auto work = c10::make_intrusive<WorkCCL>(rank_, submission.type, submission.title, number, submission.inputs);
+  auto completion = std::make_shared<Completion>(static_cast<int>(submission.operations.size()), std::move(submission.staging),
+                                                 std::move(submission.outputs));
+  if (work->recordFunctionEndCallback_) completion->at_end(work->recordFunctionEndCallback_);
+  work->completion_ = completion;
+  work->communicator_ = communicator;
+  const milliseconds timeout = submission.timeout == c10d::kUnsetTimeout ? milliseconds(timeout_ms_) : submission.timeout;
+  for (ccl::Operation& op : submission.operations) {
+    op.timeout = timeout;
+    op.caller_waits = !submission.is_async;
+    op.on_finished = [completion](const std::exception_ptr& error) { completion->operation_ended(error); };
+    work->requests_.push_back(with_torch_errors([&] { return communicator->submit(std::move(op)); }));
+    if (!work->requests_.back().finished()) remember(work->requests_.back());
+  }
+  std::lock_guard lock(mutex_);
+  if (coalescing_) coalescing_->push_back(work);
+  return work;
+}
+
+// For shutdown(), which must not leave while something is under way that nobody holds any more.
+void ProcessGroupCCL::remember(const ccl::Request& request) {
+  std::lock_guard lock(mutex_);
+  if (pending_.size() >= prune_at_) {
+    std::erase_if(pending_, [](const ccl::Request& old) { return old.finished(); });
+    prune_at_ = std::max<size_t>(64, 2 * pending_.size());
+  }
+  pending_.push_back(request);
+}
+
+bool ProcessGroupCCL::drain(Deadline deadline) {
+  std::vector<ccl::Request> pending;
+  {
+    std::lock_guard lock(mutex_);
+    pending.swap(pending_);
+  }
+  for (ccl::Request& request : pending) {
+    try {
+      if (!request.wait_until(deadline)) {
+        std::lock_guard lock(mutex_);
+        pending_ = std::move(pending);
+        return false;
+      }
+    } catch (const Error&) {  // failed, and so no longer under way; whoever waits for it is told
+    }
+  }
+  return true;
+}
+
+void ProcessGroupCCL::waitForPendingWorks() { drain(Deadline::after(milliseconds(timeout_ms_))); }
+
+// ---- coalescing
+
+void ProcessGroupCCL::startCoalescing() {
+  std::lock_guard lock(mutex_);
+  TORCH_CHECK(!coalescing_, "ccl: startCoalescing() was called twice without endCoalescing()");
+  coalescing_.emplace();
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupCCL::endCoalescing() {
+  std::lock_guard lock(mutex_);
+  TORCH_CHECK(coalescing_, "ccl: endCoalescing() without startCoalescing()");
+  auto works = std::move(*coalescing_);
+  coalescing_.reset();
+  return c10::make_intrusive<CoalescedWork>(rank_, std::move(works));
+}
+
+// ---- groups of a group
+
+c10::intrusive_ptr<c10d::Backend> ProcessGroupCCL::split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+                                                         const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
+  for (int rank : ranks) {
+    TORCH_CHECK_VALUE(rank >= 0 && rank < size_, "ccl: split: unexpected rank ", rank, ": the ranks of this group go from 0 to ", size_ - 1);
+  }
+  auto mine = std::find(ranks.begin(), ranks.end(), rank_);
+  if (mine == ranks.end()) return nullptr;
+  auto options = c10::make_intrusive<Options>(opts ? opts->timeout : milliseconds(timeout_ms_));
+  if (opts) {
+    options->group_name = opts->group_name;
+    options->group_desc = opts->group_desc;
+  }
+  options->global_ranks_in_group.clear();
+  for (int rank : ranks) {
+    const auto& global = options_->global_ranks_in_group;
+    options->global_ranks_in_group.push_back(global.empty() ? static_cast<uint64_t>(rank) : global[static_cast<size_t>(rank)]);
+  }
+  return c10::make_intrusive<ProcessGroupCCL>(store, static_cast<int>(mine - ranks.begin()), static_cast<int>(ranks.size()), options);
+}
+
+// ---- memory
+
+at::Tensor ProcessGroupCCL::allocateTensor(long size, at::TensorOptions options) {
+  TORCH_CHECK_VALUE(size >= 0, "ccl: allocateTensor: a size of ", size);
+  TORCH_CHECK_VALUE(options.device().is_cpu(), "ccl: allocateTensor: the device is ", options.device(), "; only the CPU's memory can be shared");
+  const size_t bytes = static_cast<size_t>(size) * options.dtype().itemsize();
+  if (bytes == 0) return at::empty({size}, options);
+  void* data = with_torch_errors([&] { return ccl::Communicator::allocate_shared(bytes); });
+  return at::from_blob(data, {size}, [](void* memory) { ccl::Communicator::release_shared(memory); }, options);
+}
+
+// ---- the end
+
+c10d::ErrorType ProcessGroupCCL::getError() {
+  std::shared_ptr<ccl::Communicator> communicator;
+  {
+    std::lock_guard lock(mutex_);
+    communicator = communicator_;
+  }
+  std::exception_ptr error = communicator ? communicator->error() : nullptr;
+  if (!error) return c10d::ErrorType::SUCCESS;
+  try {
+    std::rethrow_exception(error);
+  } catch (const Timeout&) {
+    return c10d::ErrorType::TIMEOUT;
+  } catch (const PeerLost&) {
+    return c10d::ErrorType::REMOTE_ERROR;
+  } catch (...) {
+    return c10d::ErrorType::COMM_ERROR;
+  }
+}
+
+void ProcessGroupCCL::abort() {
+  std::shared_ptr<ccl::Communicator> communicator;
+  {
+    std::lock_guard lock(mutex_);
+    communicator = communicator_;
+  }
+  if (communicator) communicator->abort("the program called abort() on its process group");
+}
+
+void ProcessGroupCCL::shutdown() {
+  std::shared_ptr<ccl::Communicator> communicator;
+  {
+    std::lock_guard lock(mutex_);
+    communicator = std::exchange(communicator_, nullptr);
+  }
+  if (!communicator) return;
+  if (!drain(Deadline::after(kDrainTime))) {
+    log(LogLevel::warn, str("rank ", rank_, ": the process group is shut down while operations are under way: ", communicator->report()));
+    communicator->abort("its process group was shut down while operations were under way");
+    drain(Deadline::after(kAbortTime));
+  }
+}
+
+}  // namespace trireme::torch_ext

@@ -1,0 +1,51 @@
+// Tensors as the collectives see them: memory in one piece, a datatype, a count.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <functional>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+#include <utility>
+#include <vector>
+
+#include "trireme/ccl/operation.h"
+
+namespace trireme::torch_ext {
+
+// What an operation needs beside the caller's tensors. Held until it is complete.
+//
+// A tensor whose elements do not lie end to end (a transposed one, a lazy conjugate) is copied to one that does, and copied back when the
+// operation is complete. Tensors that do lie so are used where they are.
+class Staging {
+ public:
+  // A tensor to read from, to write to, or both. The operation uses the one that is returned.
+  at::Tensor readable(const at::Tensor& tensor);
+  at::Tensor writable(const at::Tensor& tensor);
+  at::Tensor updatable(const at::Tensor& tensor);
+  void hold(const at::Tensor& tensor) { held_.push_back(tensor); }
+
+  // The operation is complete: results go where the caller wants them.
+  void copy_back() const;
+
+ private:
+  std::vector<at::Tensor> held_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies_;  // the caller's, ours
+};
+
+// How the elements of a tensor are counted: complex numbers as two real ones, and in operations that only move data a type that the library
+// does not know as bytes.
+struct Elements {
+  ccl::DataType type;
+  size_t count;
+};
+Elements elements_to_move(const at::Tensor& tensor);
+// Throws c10::TypeError or c10::ValueError for a datatype or a reduction that has no meaning here.
+Elements elements_to_reduce(const at::Tensor& tensor, const c10d::ReduceOp& op);
+ccl::Reduction reduction_of(const c10d::ReduceOp& op);
+
+// PREMUL_SUM: the tensor times the operation's factor, in a new tensor.
+at::Tensor premultiplied(const at::Tensor& tensor, const c10d::ReduceOp& op);
+
+ccl::Block block_of(const at::Tensor& tensor);
+
+}  // namespace trireme::torch_ext
