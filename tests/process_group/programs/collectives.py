@@ -3,6 +3,7 @@
 import datetime
 import itertools
 import threading
+import time
 
 import torch
 import torch._C._distributed_c10d as c10d
@@ -452,6 +453,67 @@ def check_many_operations_of_several_groups_from_several_threads():
     for thread in threads:
         thread.join()
     assert not failures, failures
+
+
+def check_keys_of_an_earlier_incarnation_do_no_harm():
+    store = dist.PrefixStore("poisoned", dist.group.WORLD.get_group_store())
+    if rank() == 0:
+        store.set("trireme/ccl", "left over from something else")
+    dist.barrier()
+    for _ in range(4):
+        group = dist.ProcessGroupCCL(store, rank(), size(), datetime.timedelta(seconds=60))
+        tensor = torch.ones(3)
+        group.allreduce([tensor]).wait()
+        assert tensor[0] == size()
+        group.shutdown()
+
+
+def check_timeouts_of_a_group_can_change():
+    group = dist.new_group(timeout=datetime.timedelta(seconds=1000))
+    backend(group).set_timeout(datetime.timedelta(seconds=1))
+    if size() > 1:
+        if rank() == 0:
+            start = time.monotonic()
+            raises(dist.DistBackendError, "1", lambda: dist.all_reduce(torch.ones(3), group=group))
+            assert 0.9 < time.monotonic() - start < 30
+        dist.barrier()
+
+
+def check_abort_ends_a_wait():
+    if size() == 1:
+        return
+    group = dist.new_group()
+    if rank() == 0:
+        threading.Timer(0.3, lambda: backend(group).abort()).start()
+        raises(dist.DistBackendError, "abort", lambda: dist.all_reduce(torch.ones(70001), group=group))
+        raises(dist.DistBackendError, "abort", lambda: dist.all_reduce(torch.ones(3), group=group))
+    dist.barrier()
+
+
+def check_a_wait_with_a_timeout_ends_only_itself():
+    if size() == 1:
+        return
+    tensor = torch.empty(3)
+    if rank() == 0:
+        work = dist.irecv(tensor, src=1, tag=3)
+        raises(dist.DistBackendError, "timed out", lambda: work.wait(datetime.timedelta(milliseconds=200)))
+        assert not work.is_completed()
+        dist.barrier()
+        work.wait()
+        same(tensor, values(1, 3))
+    else:
+        dist.barrier()
+        if rank() == 1:
+            dist.send(values(1, 3), 0, tag=3)
+
+
+def check_what_others_called_is_named():
+    if size() == 1:
+        return
+    group = dist.new_group()
+    call = dist.barrier if rank() == 0 else lambda group: dist.all_reduce(torch.ones(5), group=group)
+    raises(dist.DistBackendError, "rank 0", lambda: call(group=group))
+    dist.barrier()
 
 
 def check_monitored_barrier_names_who_is_missing():

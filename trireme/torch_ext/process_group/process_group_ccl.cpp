@@ -167,6 +167,13 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupCCL::split(const c10::intrusive_pt
   return c10::make_intrusive<ProcessGroupCCL>(store, static_cast<int>(mine - ranks.begin()), static_cast<int>(ranks.size()), options);
 }
 
+c10::intrusive_ptr<c10d::Backend> ProcessGroupCCL::merge(const c10::intrusive_ptr<c10d::Store>& store,
+                                                         const c10::intrusive_ptr<c10d::Backend::Options>& opts, const int& rank, const int& size) {
+  auto options = c10::make_intrusive<Options>(opts ? opts->timeout : milliseconds(timeout_ms_));
+  if (opts) options->group_name = opts->group_name;
+  return c10::make_intrusive<ProcessGroupCCL>(store, rank, size, options);
+}
+
 // ---- memory
 
 at::Tensor ProcessGroupCCL::allocateTensor(long size, at::TensorOptions options) {

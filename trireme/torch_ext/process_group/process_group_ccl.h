@@ -77,6 +77,10 @@ class __attribute__((visibility("default"))) ProcessGroupCCL : public c10d::Back
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
                                           const c10::intrusive_ptr<c10d::Backend::Options>& opts) override;
 
+  // The ranks of several groups form one; called by all of them, with the place that each will have.
+  c10::intrusive_ptr<c10d::Backend> merge(const c10::intrusive_ptr<c10d::Store>& store, const c10::intrusive_ptr<c10d::Backend::Options>& opts,
+                                          const int& rank, const int& size) override;
+
   // Memory that the other ranks of the host can map: operations on it need no copy. DDP takes its buckets from here.
   bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;

@@ -14,42 +14,52 @@
 namespace trireme::torch_ext {
 namespace {
 
-// Completes futures. Their callbacks are a program's own code: they may take the GIL, submit operations and wait for them, so they run
-// neither on a thread that drives operations nor with anything locked. One thread per process, in the order of completion. Never
-// destroyed: a callback may be under way when the process ends.
-class Herald {
+// Completes futures. Their callbacks are a program's own code: they may take the GIL, submit operations and wait for them (PowerSGD's waits for
+// the future of another allreduce), so they run neither on a thread that drives operations nor with anything locked, and there is a
+// further thread whenever all are held up in a callback. Never destroyed: a callback may be under way when the process ends.
+class Heralds {
  public:
-  static Herald& instance() {
-    static auto& herald = *new ccl::PerProcess<Herald>;
-    return herald.get();
+  static Heralds& instance() {
+    static auto& heralds = *new ccl::PerProcess<Heralds>;
+    return heralds.get();
   }
 
   void post(std::function<void()> news) {
     {
       std::lock_guard lock(mutex_);
       news_.push_back(std::move(news));
-      if (!started_) std::thread([this] { run(); }).detach();
-      started_ = true;
+      if (news_.size() > idle_) {
+        std::thread([this] { run(); }).detach();
+        ++idle_;  // as good as waiting
+      }
     }
     changed_.notify_one();
   }
 
  private:
+  // Those that are idle stay, up to this number.
+  static constexpr size_t kKept = 2;
+
   void run() {
-    for (;;) {
-      std::unique_lock lock(mutex_);
+    std::unique_lock lock(mutex_);
+    while (idle_ <= kKept) {
       changed_.wait(lock, [&] { return !news_.empty(); });
       std::function<void()> next = std::move(news_.front());
       news_.pop_front();
+      --idle_;
       lock.unlock();
       next();
+      next = nullptr;
+      lock.lock();
+      ++idle_;
     }
+    --idle_;
   }
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> news_;
-  bool started_ = false;
+  size_t idle_ = 0;  // that wait for news, or are about to
 };
 
 using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
@@ -126,7 +136,7 @@ void Completion::operation_ended(const std::exception_ptr& error) {
     ended_ = true;
     future = future_;
   }
-  if (future) Herald::instance().post([future, outputs = outputs_, failure] { complete(future, outputs, failure); });
+  if (future) Heralds::instance().post([future, outputs = outputs_, failure] { complete(future, outputs, failure); });
 }
 
 FuturePtr Completion::future() {

@@ -1,0 +1,256 @@
+"""What torch builds on a backend: DDP in its variants against gloo, ZeRO, FSDP2, DTensor, checkpoints, DataLoader workers."""
+
+import copy
+import os
+import pathlib
+import tempfile
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as checkpoint
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from checks import run
+
+GLOO = None
+
+
+def rank():
+    return dist.get_rank()
+
+
+def size():
+    return dist.get_world_size()
+
+
+class Model(nn.Module):
+    """Layers of which some are used only on request, and an embedding."""
+
+    def __init__(self, sparse=False):
+        super().__init__()
+        self.embedding = nn.Embedding(50, 64, sparse=sparse)
+        self.first = nn.Linear(64, 300)
+        self.second = nn.Linear(300, 200)
+        self.extra = nn.Linear(200, 200)
+        self.last = nn.Linear(200, 7)
+
+    def forward(self, tokens, with_extra=True):
+        hidden = torch.relu(self.second(torch.tanh(self.first(self.embedding(tokens).mean(1)))))
+        return self.last(self.extra(hidden) if with_extra else hidden)
+
+
+def make_model(**options):
+    torch.manual_seed(7)
+    return Model(**options)
+
+
+def batch(step=0, rows=6):
+    generator = torch.Generator().manual_seed(100 * step + rank())
+    return torch.randint(0, 50, (rows, 5), generator=generator)
+
+
+def gradients(group, hook=None, with_extra=True, sparse=False, steps=2, **options):
+    """Of the last of some steps of DDP."""
+    model = DistributedDataParallel(make_model(sparse=sparse), process_group=group, bucket_cap_mb=0.2, **options)
+    if hook:
+        model.register_comm_hook(group, hook)
+    for step in range(steps):
+        model.zero_grad()
+        model(batch(step), with_extra).square().mean().backward()
+    return [p.grad.to_dense().clone() if p.grad is not None else None for p in model.parameters()]
+
+
+def same_as_gloo(rtol=1e-5, atol=1e-7, **options):
+    for ours, theirs in zip(gradients(dist.group.WORLD, **options), gradients(GLOO, **options), strict=True):
+        assert (ours is None) == (theirs is None)
+        if ours is not None:
+            torch.testing.assert_close(ours, theirs, rtol=rtol, atol=atol)
+
+
+def check_ddp():
+    same_as_gloo()
+
+
+def check_ddp_buckets_lie_in_shared_memory():
+    model = DistributedDataParallel(make_model(), bucket_cap_mb=0.2, gradient_as_bucket_view=True)
+    model(batch()).square().mean().backward()
+    lines = [line.split()[0].split("-") for line in open("/proc/self/maps") if "memfd:trireme-buffer" in line]
+    shared = [range(int(first, 16), int(last, 16)) for first, last in lines]
+    for name, parameter in model.named_parameters():
+        assert any(parameter.grad.data_ptr() in mapping for mapping in shared), name
+
+
+def check_ddp_with_gradients_as_views():
+    same_as_gloo(gradient_as_bucket_view=True)
+
+
+def check_ddp_with_a_static_graph():
+    same_as_gloo(static_graph=True)
+
+
+def check_ddp_with_unused_parameters():
+    same_as_gloo(find_unused_parameters=True, with_extra=False)
+
+
+def check_ddp_with_sparse_gradients():
+    same_as_gloo(sparse=True)
+
+
+def check_ddp_with_compression():
+    same_as_gloo(hook=default_hooks.fp16_compress_hook, rtol=2e-3, atol=1e-5)
+    same_as_gloo(hook=bf16_hook, rtol=2e-2, atol=1e-4)
+
+
+def bf16_hook(state, bucket):
+    """torch's own, which DDP knows by its name and allows on CUDA only."""
+    return default_hooks.bf16_compress_hook(state, bucket)
+
+
+def check_ddp_with_power_sgd():
+    model = DistributedDataParallel(make_model())
+    state = powerSGD_hook.PowerSGDState(dist.group.WORLD, matrix_approximation_rank=1, start_powerSGD_iter=2)
+    model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    for step in range(4):
+        model.zero_grad()
+        model(batch(step)).square().mean().backward()
+    agree([p.grad for p in model.parameters()])
+
+
+def agree(tensors):
+    for tensor in tensors:
+        others = [torch.empty_like(tensor) for _ in range(size())]
+        dist.all_gather(others, tensor.contiguous())
+        for other in others:
+            assert torch.equal(other, tensor)
+
+
+def check_ddp_without_synchronisation():
+    model = DistributedDataParallel(make_model())
+    with model.no_sync():
+        model(batch(0)).square().mean().backward()
+    model(batch(1)).square().mean().backward()
+    agree([p.grad for p in model.parameters()])
+
+
+def check_ddp_join_with_uneven_inputs():
+    model = DistributedDataParallel(make_model())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with model.join():
+        for step in range(2 + 2 * rank()):
+            optimizer.zero_grad()
+            model(batch(step)).square().mean().backward()
+            optimizer.step()
+    agree([p.data for p in model.parameters()])
+
+
+def check_zero_redundancy_optimizer():
+    plain, sharded = make_model(), DistributedDataParallel(make_model())
+    reference = DistributedDataParallel(plain)
+    ours = ZeroRedundancyOptimizer(sharded.parameters(), torch.optim.AdamW, lr=0.01)
+    theirs = torch.optim.AdamW(reference.parameters(), lr=0.01)
+    for step in range(3):
+        for model, optimizer in ((sharded, ours), (reference, theirs)):
+            optimizer.zero_grad()
+            model(batch(step)).square().mean().backward()
+            optimizer.step()
+    for a, b in zip(sharded.parameters(), reference.parameters()):
+        torch.testing.assert_close(a, b)
+
+
+def check_fsdp2_trains():
+    mesh = init_device_mesh("cpu", (size(),))
+    model, reference = make_model(), DistributedDataParallel(make_model())
+    for layer in (model.first, model.second, model.extra, model.last):
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    theirs = torch.optim.AdamW(reference.parameters(), lr=0.01)
+    for step in range(3):
+        for one, stepper in ((model, optimizer), (reference, theirs)):
+            stepper.zero_grad()
+            loss = one(batch(step)).square().mean()
+            loss.backward()
+            stepper.step()
+    for ours, other in zip(model.parameters(), reference.parameters()):
+        torch.testing.assert_close(ours.full_tensor(), other, rtol=1e-4, atol=1e-6)
+
+
+def check_dtensors_are_redistributed():
+    mesh = init_device_mesh("cpu", (size(),))
+    whole = torch.arange(size() * 12.0).reshape(size() * 3, 4)
+    sharded = distribute_tensor(whole, mesh, [Shard(0)])
+    assert torch.equal(sharded.to_local(), whole[3 * rank() : 3 * rank() + 3])
+    assert torch.equal(sharded.redistribute(mesh, [Replicate()]).to_local(), whole)
+    wide = distribute_tensor(whole.t().contiguous(), mesh, [Shard(1)]).redistribute(mesh, [Shard(0)])
+    assert torch.equal(wide.full_tensor(), whole.t())
+    product = sharded @ DTensor.from_local(torch.ones(4, 4), mesh, [Replicate()])
+    assert torch.equal(product.full_tensor(), whole @ torch.ones(4, 4))
+
+
+def check_distributed_checkpoints():
+    folder = [tempfile.mkdtemp() if rank() == 0 else None]
+    dist.broadcast_object_list(folder, src=0)
+    model = make_model()
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.data)
+    checkpoint.save({"model": model.state_dict()}, checkpoint_id=folder[0])
+    loaded = {"model": copy.deepcopy(make_model()).state_dict()}
+    checkpoint.load(loaded, checkpoint_id=folder[0])
+    for name, value in model.state_dict().items():
+        assert torch.equal(loaded["model"][name], value)
+    dist.barrier()
+    if rank() == 0:
+        for path in pathlib.Path(folder[0]).iterdir():
+            path.unlink()
+        os.rmdir(folder[0])
+
+
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, index):
+        return torch.tensor([float(index)])
+
+
+def check_forked_loader_workers_do_no_harm():
+    loader = torch.utils.data.DataLoader(Numbers(), batch_size=4, num_workers=2, multiprocessing_context="fork")
+    for _ in range(2):
+        for numbers in loader:
+            expected = numbers * size()
+            dist.all_reduce(numbers)
+            assert torch.equal(numbers, expected)
+
+
+def check_groups_of_other_sizes_again_and_again():
+    """In one process: the group ends, and another one with as many ranks, or with fewer, begins. Nothing is left behind."""
+    global GLOO
+    store = dist.PrefixStore("again", dist.group.WORLD.get_group_store())
+    me, everybody = rank(), size()
+    dist.destroy_process_group()
+    GLOO = None
+    rounds = int(os.environ.get("ROUNDS", "12"))
+    descriptors = 0
+    for count in range(rounds):
+        ranks = everybody if count % 2 == 0 else 1
+        shared = dist.PrefixStore("all" if ranks > 1 else f"alone/{me}", store)  # where keys of the rounds before still are
+        dist.init_process_group("ccl", store=shared, rank=me if ranks > 1 else 0, world_size=ranks)
+        tensor = torch.ones(70001)
+        dist.all_reduce(tensor)
+        assert tensor[-1] == ranks
+        dist.destroy_process_group()
+        now = len(os.listdir("/proc/self/fd"))
+        assert count < 4 or now <= descriptors, (now, descriptors)
+        descriptors = max(now, descriptors)
+
+
+if __name__ == "__main__":
+    dist.init_process_group("ccl")
+    GLOO = dist.new_group(backend="gloo")
+    run(globals())

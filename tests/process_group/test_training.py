@@ -1,0 +1,21 @@
+"""DDP, FSDP2, DTensor and the rest of what torch builds on a backend. Gradients are compared with gloo's."""
+
+import pytest
+
+from . import jobs
+from .programs.checks import names
+
+CHECKS = names(str(jobs.PROGRAMS / "training.py"))
+
+
+@pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.long)])
+def outcome(request, tmp_path_factory, pytestconfig):
+    logs = tmp_path_factory.mktemp(f"ranks{request.param}")
+    long = pytestconfig.getoption("markexpr") != "not long"
+    with jobs.start("training.py", request.param, logs, env={"ROUNDS": "50" if long else "12"}) as ranks:
+        return jobs.finish(ranks, logs, timeout_s=600 if long else jobs.TIMEOUT_S)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_training(outcome, check):
+    outcome.verify(check)
