@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every test on a fresh Debian 12 machine, as root or with sudo: installs what is missing, builds, tests.
 #
-#   ./test.sh          unit tests, oneCCL programs, ranks as processes, hosts in network namespaces (those as root only)
+#   ./test.sh          unit tests, oneCCL programs, ranks as processes, the PyTorch backend, hosts in network namespaces (those as root only)
 #   ./test.sh --long   also the address, undefined-behaviour and thread sanitizers, fuzzing and soaks
 #
 # Ends with "N passed, N failed, N skipped" and a non-zero exit code if anything failed.
@@ -44,6 +44,7 @@ rm -rf "$results"
 mkdir -p "$results"
 
 build release
+install_wheel
 unit_tests release
 if $long; then
   export ASAN_OPTIONS=detect_stack_use_after_return=1 LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0

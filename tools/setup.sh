@@ -32,16 +32,37 @@ find_python() {
   "$python" -c "$check" || { echo "python3 >= 3.11 is needed, $("$python" --version) was found" >&2; exit 1; }
 }
 
-# .venv with tests/requirements.txt. Its stamp is written last, so a broken attempt is made again.
+# .venv with torch and tests/requirements.txt. Its stamp is written last, so a broken attempt is made again.
 make_venv() {
   local stamp
   find_python
-  stamp="$("$python" --version) $(sha256sum <tests/requirements.txt)"
+  stamp="$("$python" --version) torch $TORCH_VERSION $(sha256sum <tests/requirements.txt)"
   [ "$(cat .venv/stamp 2>/dev/null)" = "$stamp" ] && return
   echo "making .venv"
   "$python" -m venv --clear .venv
+  install_torch
   .venv/bin/pip install --quiet --disable-pip-version-check -r tests/requirements.txt
   echo "$stamp" >.venv/stamp
+}
+
+# The CPU build: on PyPI alone, torch is the CUDA build, with gigabytes of CUDA packages.
+install_torch() {
+  local pip=(.venv/bin/pip install --quiet --disable-pip-version-check)
+  "${pip[@]}" "torch==$TORCH_VERSION+cpu" 2>/dev/null && return
+  "${pip[@]}" "torch==$TORCH_VERSION+cpu" --extra-index-url https://download.pytorch.org/whl/cpu && return
+  echo "torch $TORCH_VERSION+cpu is not to be had here; installing torch $TORCH_VERSION as pip finds it (on PyPI: the CUDA build, which is large)"
+  "${pip[@]}" "torch==$TORCH_VERSION"
+}
+
+# The package trireme-train into .venv, as a user installs it, if its sources have changed. Takes little time after build release: ccache has it.
+install_wheel() {
+  local stamp
+  stamp="$(cat .venv/stamp) $(find trireme python cmake include CMakeLists.txt pyproject.toml -type f -not -name '*.pyc' -print0 | sort -z | xargs -0 sha256sum | sha256sum)"
+  [ "$(cat .venv/wheel-stamp 2>/dev/null)" = "$stamp" ] && return
+  echo "== building and installing the wheel"
+  CMAKE_BUILD_PARALLEL_LEVEL=$(nproc) .venv/bin/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall . ||
+    { echo "the wheel cannot be built" >&2; exit 1; }
+  echo "$stamp" >.venv/wheel-stamp
 }
 
 # build PRESET: configures and builds; ninja does only what has changed. `launcher` may hold a command to run it with.
@@ -54,6 +75,11 @@ build() {
   "${launcher[@]}" cmake --build --preset "$1" -j "$(nproc)"
 }
 
-BUILD_PACKAGES=(build-essential cmake ninja-build ccache libfabric-dev libhwloc-dev libgtest-dev libgmock-dev libbenchmark-dev)
+# The version that trireme/torch_ext is written for.
+TORCH_VERSION=2.13.0
+# Objects that differ only in the folder they were compiled in are the same: the wheel takes those of build/release.
+export CCACHE_NOHASHDIR=1
+
+BUILD_PACKAGES=(build-essential cmake ninja-build ccache libfabric-dev libhwloc-dev libgtest-dev libgmock-dev libbenchmark-dev python3-dev)
 TEST_PACKAGES=(pkg-config mpich iproute2 util-linux)
 LONG_PACKAGES=(clang-14 libclang-rt-14-dev)

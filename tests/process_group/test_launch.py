@@ -1,0 +1,156 @@
+"""Rank discovery, and what `import torch` loads: little, and never with an exception."""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+from trireme import _launch, _library
+
+from tests.multiprocess.ranks import MpirunRanks
+
+SUM = """
+import torch, torch.distributed as dist
+dist.init_process_group("ccl")
+tensor = torch.ones(3)
+dist.all_reduce(tensor)
+print("sum", int(tensor[0]), "of rank", dist.get_rank(), flush=True)
+dist.destroy_process_group()
+"""
+HYDRA = {"PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "4"}
+OPEN_MPI = {
+    "OMPI_COMM_WORLD_RANK": "3",
+    "OMPI_COMM_WORLD_SIZE": "4",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "3",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "4",
+    "PMIX_NAMESPACE": "job-17",
+}
+SLURM = {
+    "SLURM_PROCID": "5",
+    "SLURM_NTASKS": "6",
+    "SLURM_LOCALID": "1",
+    "SLURM_TASKS_PER_NODE": "2(x3)",
+    "SLURM_STEP_NODELIST": "cn[07-08,12]",
+    "SLURM_JOB_ID": "99",
+    "SLURM_STEP_ID": "0",
+}
+
+
+def filled(*parts: dict[str, str]) -> dict[str, str]:
+    env = {name: value for part in parts for name, value in part.items()}
+    _launch.fill(env)
+    return env
+
+
+@pytest.mark.parametrize("launcher, rank, size, master", [(HYDRA, "1", "4", "127.0.0.1"), (OPEN_MPI, "3", "4", "127.0.0.1"), (SLURM, "5", "6", "cn07")])
+def test_env_is_filled_from_the_launchers_variables(launcher, rank, size, master):
+    env = filled(launcher)
+    assert (env["RANK"], env["WORLD_SIZE"], env["MASTER_ADDR"]) == (rank, size, master)
+    assert int(env["MASTER_PORT"]) in range(1024, 32768)
+    assert filled(launcher, {"RANK": "0"})["MASTER_PORT"] == env["MASTER_PORT"], "the same in all processes of the job"
+
+
+def test_jobs_differ_in_their_port():
+    assert filled(OPEN_MPI)["MASTER_PORT"] != filled(OPEN_MPI, {"PMIX_NAMESPACE": "job-18"})["MASTER_PORT"]
+
+
+def test_what_the_user_set_stays():
+    mine = {"RANK": "7", "WORLD_SIZE": "9", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "1234"}
+    assert filled(HYDRA, mine) == {**HYDRA, **mine}
+    assert filled(HYDRA, {"MASTER_ADDR": "10.0.0.1"})["MASTER_PORT"] == "29500"
+
+
+def test_torchrun_below_an_mpirun_counts():
+    torchrun = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "a", "MASTER_PORT": "1"}
+    assert filled(HYDRA, torchrun) == {**HYDRA, **torchrun}
+
+
+def test_without_a_launcher_nothing_is_guessed():
+    assert filled({}) == {}
+
+
+def test_several_hosts_without_an_address_is_a_sentence():
+    with pytest.raises(ValueError, match="set MASTER_ADDR to the address of the host of rank 0"):
+        filled({**HYDRA, "MPI_LOCALNRANKS": "2"})
+
+
+def test_another_torch_is_a_sentence():
+    assert _library.why_not("2.13.0+cpu", "2.13.0") is None
+    assert "built for torch 2.13.0, but torch 2.14.1+cpu is running" in _library.why_not("2.14.1+cpu", "2.13.0+cpu")
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun (Debian: mpich)")
+def test_mpirun_alone(tmp_path):
+    env = {"OMP_NUM_THREADS": "1"}
+    with MpirunRanks([sys.executable, "-c", SUM], size=2, logs=tmp_path, env=env) as ranks:
+        outputs = ranks.succeed(timeout_s=120)
+    assert [f"sum 2 of rank {rank}" in output for rank, output in enumerate(outputs)] == [True, True], outputs
+
+
+def test_torchrun(tmp_path):
+    program = tmp_path / "sum.py"
+    program.write_text(SUM)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(program)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0 and result.stdout.count("sum 2") == 2, result.stderr
+
+
+def run_python(code: str, **options) -> str:
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, **options)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
+
+
+def test_import_torch_registers_the_name_and_loads_no_library():
+    code = """
+import torch
+import torch.distributed as dist
+loaded = any("libtrireme" in line for line in open("/proc/self/maps"))
+print(dist.is_backend_available("ccl"), dist.Backend.CCL, loaded)
+import time, trireme._register as register
+dist.Backend._plugins.pop("CCL")
+start = time.process_time()
+register.register()
+assert time.process_time() - start < 0.010
+"""
+    assert run_python(code) == "True ccl False"
+
+
+def test_a_broken_installation_does_not_break_torch(tmp_path):
+    """Whatever registering raises becomes a warning."""
+    code = """
+import sys, warnings
+import trireme._register as register
+register._register = lambda dist: 1 / 0
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    register.register()
+print(caught[0].message)
+"""
+    assert run_python(code) == "trireme: the backend ccl is not available: division by zero"
+
+
+def test_another_torch_stops_before_the_library_is_loaded():
+    code = """
+import torch, trireme._build as build
+build.TORCH_VERSION = "2.12.1+cpu"
+try:
+    torch.distributed.ProcessGroupCCL
+except ImportError as error:
+    print(str(error).split(";")[0], any("libtrireme" in line for line in open("/proc/self/maps")))
+"""
+    assert run_python(code) == f"trireme was built for torch 2.12.1, but torch {torch_version()} is running False"
+
+
+def torch_version() -> str:
+    import importlib.metadata
+
+    return importlib.metadata.version("torch")
+
+
+def test_the_package_is_typed():
+    import trireme
+
+    folder = pathlib.Path(trireme.__file__).parent
+    assert (folder / "py.typed").exists() and (folder / "_bindings.pyi").exists()
