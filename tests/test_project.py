@@ -10,7 +10,7 @@ import pytest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 BUILD = pathlib.Path(os.environ.get("TRIREME_BUILD_DIR", REPOSITORY / "build" / "release")).resolve()
-TOP_FOLDERS = ("bench", "cmake", "docs", "include", "tests", "tools", "trireme")
+TOP_FOLDERS = ("bench", "cmake", "docs", "include", "python", "tests", "tools", "trireme")
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 COMMAND = re.compile(r"^    ([^ #|+].*)$", re.MULTILINE)
