@@ -1,6 +1,8 @@
 """Rank discovery, and what `import torch` loads: little, and never with an exception."""
 
+import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -94,6 +96,36 @@ def test_torchrun(tmp_path):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(program)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0 and result.stdout.count("sum 2") == 2, result.stderr
+
+
+THREADS = """
+import os, torch, torch.distributed as dist
+before = len(os.sched_getaffinity(0))
+dist.init_process_group("ccl")
+print("threads", torch.get_num_threads(), "cpus", before, sorted(os.sched_getaffinity(0)), flush=True)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun (Debian: mpich)")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core is nothing to divide")
+def test_the_first_group_settles_the_threads(tmp_path):
+    """Where nothing was set, every rank gets cores of its own, and one line says which; TRIREME_PIN=0 leaves all as it was."""
+    chosen = []
+    for pin in ("1", "0"):
+        folder = tmp_path / pin
+        folder.mkdir()
+        env = {"TRIREME_PIN": pin, "OMP_NUM_THREADS": "1000" if pin == "1" else "3"}
+        with MpirunRanks([sys.executable, "-c", THREADS], size=2, logs=folder, env=env) as ranks:
+            outputs = ranks.succeed(timeout_s=120)
+        text = "".join(outputs)
+        lines = [re.search(r"threads (\d+) cpus (\d+) \[([^]]*)\]", output) for output in outputs]
+        assert all(lines), text
+        chosen.append([(int(line[1]), int(line[2]), set(line[3].split(", "))) for line in lines])
+    pinned, untouched = chosen
+    assert all(threads <= cpus for threads, cpus, _ in pinned), pinned
+    assert pinned[0][2].isdisjoint(pinned[1][2]), pinned
+    assert all(threads == 3 and len(mask) == cpus for threads, cpus, mask in untouched), untouched
 
 
 def run_python(code: str, **options) -> str:

@@ -8,6 +8,7 @@
 #include "trireme/base/log.h"
 #include "trireme/torch_ext/process_group/errors.h"
 #include "trireme/torch_ext/process_group/submission.h"
+#include "trireme/torch_ext/process_group/threads.h"
 
 namespace trireme::torch_ext {
 namespace {
@@ -41,10 +42,12 @@ std::shared_ptr<ccl::Communicator> connect(const c10::intrusive_ptr<c10d::Store>
   }
 }
 
-// Once per process, when its first group has come up: what the rest of torch should know about it.
-void prepare_process(const ccl::Communicator&) {
-  // DDP asks the backend for its buckets only if this says so.
-  setenv("DDP_DISABLE_COMM_MEM", "0", 0);
+// When a group has come up: what the rest of the process should know about it.
+void prepare_process(ccl::Communicator& communicator) {
+  // DDP asks the backend for its buckets only if this says so. Once: the variable is the program's afterwards.
+  static const bool told = (setenv("DDP_DISABLE_COMM_MEM", "0", 0), true);
+  static_cast<void>(told);
+  with_torch_errors([&] { settle_threads(communicator); });
 }
 
 }  // namespace
@@ -54,8 +57,7 @@ ProcessGroupCCL::ProcessGroupCCL(const c10::intrusive_ptr<c10d::Store>& store, i
       options_(std::move(options)),
       timeout_ms_(options_->timeout.count()),
       communicator_(connect(store, rank, size, options_->timeout)) {
-  static const bool once = (prepare_process(*communicator_), true);
-  static_cast<void>(once);
+  prepare_process(*communicator_);
   init();
 }
 
