@@ -60,7 +60,8 @@ install_wheel() {
   stamp="$(cat .venv/stamp) $(find trireme python cmake include CMakeLists.txt pyproject.toml -type f -not -name '*.pyc' -print0 | sort -z | xargs -0 sha256sum | sha256sum)"
   [ "$(cat .venv/wheel-stamp 2>/dev/null)" = "$stamp" ] && return
   echo "== building and installing the wheel"
-  CMAKE_BUILD_PARALLEL_LEVEL=$(nproc) .venv/bin/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall . ||
+  # The name by which build calls the compiler: ccache tells names apart.
+  CXX=c++ CMAKE_BUILD_PARALLEL_LEVEL=$(nproc) .venv/bin/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall . ||
     { echo "the wheel cannot be built" >&2; exit 1; }
   echo "$stamp" >.venv/wheel-stamp
 }
