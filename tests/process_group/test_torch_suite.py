@@ -48,6 +48,6 @@ def test_a_choice_of_pytorchs_tests(tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("size, at_least", [(2, 60), (4, 115)])
+@pytest.mark.parametrize("size, at_least", [(2, 90), (4, 115)])
 def test_all_of_pytorchs_tests(tmp_path, size, at_least):
     verify(run_suite(tmp_path, size, [], timeout_s=1800), size, at_least)
