@@ -31,7 +31,23 @@ OpContext::OpContext(CommContext& communicator, const Operation& operation, uint
   comm.messenger.set_current(number, signature);
 }
 
+// Some operations end on some ranks before all have come (a small broadcast on its root): those ranks compare afterwards, when they enter the
+// next one. Then all have come, and no record can be reused before this rank has entered.
+void OpContext::check_previous() {
+  const Segment& segment = node().segment();
+  const Record& mine = segment.record(local(), number - 1);
+  for (int peer = 0; peer < local_size(); ++peer) {
+    const Record& theirs = segment.record(peer, number - 1);
+    bool both = mine.number.load(std::memory_order_acquire) == number - 1 && theirs.number.load(std::memory_order_acquire) == number - 1;
+    if (both && theirs.signature != mine.signature) {
+      throw_mismatch(number - 1, rank(), mine.signature, node().global_rank(peer), theirs.signature);
+    }
+  }
+}
+
 Record& OpContext::begin_record() {
+  if (comm.compared + 1 < number) check_previous();
+  comm.compared = number - 1;
   Record& record = node().segment().record(local(), number);
   record.signature = signature;
   return record;
@@ -104,7 +120,7 @@ void OpContext::check_record(int local_peer) {
 
 void OpContext::check_records() {
   for (int peer = 0; peer < local_size(); ++peer) check_record(peer);
-  comm.all_entered = number;
+  comm.all_entered = comm.compared = number;
 }
 
 bool OpContext::all_reachable() {

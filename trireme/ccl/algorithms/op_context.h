@@ -57,6 +57,7 @@ struct CommContext {
   // reading.
   std::vector<View> large_tables[2] = {};
   uint64_t all_entered = 0;  // the last operation that every local rank is known to have entered
+  uint64_t compared = 0;     // the last one whose signature this rank has compared with that of every local rank
 };
 
 class OpContext {
@@ -127,6 +128,7 @@ class OpContext {
   std::vector<View>& large_table() { return comm.large_tables[number & 1]; }
   int entered_cursor_ = 0;  // local ranks before this one have entered
   Record& begin_record();
+  void check_previous();
   void show(Record& record);
 };
 

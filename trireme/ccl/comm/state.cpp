@@ -140,20 +140,20 @@ bool CommunicatorState::run_at_once(Operation& op, RequestPtr& request) {
   OpContext run(*context_, op, last_number_ + 1);
   if (pending_.load(std::memory_order_acquire) != 0 || !run.may_enter_now()) return false;
   ++last_number_;
-  show_payload(run);
-  // A peer that is on its way is here before a pause would be over: 140 cycles on recent processors.
-  for (int round = 0; round < at_once_rounds_ && !run.all_entered_now(); ++round) {
-    if (round >= kRoundsWithoutPause) pause();
-  }
-  node_->wake_sleepers();
-  if (!run.all_entered_now()) {
-    request = make_request(op);
-    request->announced_as = last_number_;
-    collectives_.push_front(request);
-    start_next_collective();
-    return false;
-  }
   try {
+    show_payload(run);
+    // A peer that is on its way is here before a pause would be over: 140 cycles on recent processors.
+    for (int round = 0; round < at_once_rounds_ && !run.all_entered_now(); ++round) {
+      if (round >= kRoundsWithoutPause) pause();
+    }
+    node_->wake_sleepers();
+    if (!run.all_entered_now()) {
+      request = make_request(op);
+      request->announced_as = last_number_;
+      collectives_.push_front(request);
+      start_next_collective();
+      return false;
+    }
     finish_inline(run);
   } catch (const Error&) {
     fail(std::current_exception());
@@ -421,6 +421,7 @@ void CommunicatorState::sleep() {
   for (const RequestPtr& message : messages_) wake = Deadline::earlier(wake, message->deadline);
   int timeout_ms = wake.left_ms(100);
   remember_waits();
+  if (collective_started_) messenger_->call_out();
   asleep_.store(true, std::memory_order_seq_cst);
   if (fds.empty()) {
     node_->sleep(only, [this] { return poll(); }, microseconds(1000 * timeout_ms + 50));

@@ -70,6 +70,14 @@ void Link::send_leave() {
   }
 }
 
+void Link::send_call(uint64_t tag, const Signature& signature) {
+  LinkFrame frame;
+  frame.kind = LinkFrame::call;
+  frame.tag = tag;
+  frame.signature = signature;
+  queue(lanes_[0], frame);
+}
+
 bool Link::flush(Lane& lane) {
   bool moved = false;
   while (!lane.out.empty()) {
@@ -152,6 +160,9 @@ void Link::on_frame_without_payload(const LinkFrame& frame) {
     case LinkFrame::leave:
       left_ = true;
       bulk_receives_.clear();
+      break;
+    case LinkFrame::call:
+      events_.compare_call(peer_, frame);
       break;
     default:
       break;

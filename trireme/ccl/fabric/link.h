@@ -63,6 +63,8 @@ class LinkEvents {
   virtual void arrival_complete(Arrival& arrival) = 0;
   // Whether another `bytes` may be kept; else the link stops reading until something is taken.
   virtual bool may_keep(size_t bytes) const = 0;
+  // The peer says what it has called.
+  virtual void compare_call(int peer, const LinkFrame& call) = 0;
 };
 
 // Owns its streams. One thread at a time. Never blocks. An exception ends the communicator.
@@ -78,6 +80,7 @@ class Link {
   // `transfer` takes the message that `offer` announced.
   void accept(Transfer& transfer, const LinkFrame& offer);
   void send_leave();
+  void send_call(uint64_t tag, const Signature& signature);
 
   bool progress();
   // Tells the peer which of our sends by the bulk lane are complete. Before their posters learn it and let go of them.

@@ -23,7 +23,7 @@ uint64_t max_bytes(uint8_t kind) {
 
 void check_frame(const LinkFrame& frame) {
   if (frame.magic != LinkFrame::kMagic) throw wire::Malformed("bytes that are not a frame");
-  if (frame.kind < LinkFrame::eager || frame.kind > LinkFrame::leave) {
+  if (frame.kind < LinkFrame::eager || frame.kind > LinkFrame::call) {
     throw wire::Malformed(str("a frame of unknown kind ", static_cast<int>(frame.kind)));
   }
   if (frame.bytes > max_bytes(frame.kind)) {

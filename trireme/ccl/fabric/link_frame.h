@@ -7,6 +7,7 @@
 //   taken   id of the sender                      "I have read it out of your memory": answers an offer with an address
 //   sent    id of the receiver                    "my side of the fabric has done with it": after a message that went by a bulk lane
 //   leave                                         an orderly end: what follows is the end of the stream
+//   call    tag, signature                        "this is what I wait for you in": the receiver compares it with what it called
 #pragma once
 
 #include <bit>
@@ -20,8 +21,8 @@ namespace trireme::ccl {
 
 // As it lies on the wire: every rank of a job runs the same architecture.
 struct LinkFrame {
-  enum Kind : uint8_t { eager = 1, offer, accept, data, taken, sent, leave };
-  static constexpr uint32_t kMagic = 0x31524954;  // "TIR1": changes with the format
+  enum Kind : uint8_t { eager = 1, offer, accept, data, taken, sent, leave, call };
+  static constexpr uint32_t kMagic = 0x32524954;  // "TIR2": changes with the format
 
   uint32_t magic = kMagic;
   uint8_t kind = eager;

@@ -27,8 +27,12 @@ void Messenger::add_link(int peer, std::vector<std::unique_ptr<Stream>> streams,
 }
 
 void Messenger::set_current(uint64_t number, const Signature& signature) {
+  signatures_[number % kRemembered] = signature;
+  if (number == current_number_) return;
   current_number_ = number;
-  current_signature_ = signature;
+  called_.clear();
+  calling_out_ = false;
+  recheck_ = !arrivals_.empty() || !early_calls_.empty();
 }
 
 // ---- posting
@@ -77,6 +81,7 @@ void Messenger::forget_all() {
   for (BulkLane* bulk : bulk_lanes_) bulk->stop();
   receives_.clear();
   arrivals_.clear();
+  early_calls_.clear();
   kept_bytes_ = 0;
 }
 
@@ -110,11 +115,49 @@ Transfer* Messenger::match(int peer, const LinkFrame& frame) {
     transfer->tag = frame.tag;
     return transfer;
   }
-  bool of_current = (frame.tag & kCollectiveTag) != 0 && operation_of_tag(frame.tag) == current_number_;
-  if (of_current && frame.signature != current_signature_) {
-    throw_mismatch(current_number_, rank_, current_signature_, peer, frame.signature);
-  }
+  if ((frame.tag & kCollectiveTag) != 0) compare(peer, frame);
   return nullptr;
+}
+
+// ---- agreement
+
+// Throws Mismatch where this rank called something else under the number of the frame, a collective's. Nothing is known of what it has not
+// come to, and of what is long over.
+void Messenger::compare(int peer, const LinkFrame& frame) const {
+  uint64_t number = operation_of_tag(frame.tag);
+  if (number == 0 || number > current_number_ || number + kRemembered <= current_number_) return;
+  const Signature& mine = signatures_[number % kRemembered];
+  if (mine != frame.signature) throw_mismatch(number, rank_, mine, peer, frame.signature);
+}
+
+void Messenger::compare_call(int peer, const LinkFrame& call) {
+  if (operation_of_tag(call.tag) <= current_number_) return compare(peer, call);
+  std::erase_if(early_calls_, [&](const auto& earlier) { return earlier.first == peer; });
+  early_calls_.emplace_back(peer, call);
+}
+
+void Messenger::check_kept() {
+  recheck_ = false;
+  for (const Arrival& arrival : arrivals_) {
+    if ((arrival.frame.tag & kCollectiveTag) != 0 && arrival.peer != rank_) compare(arrival.peer, arrival.frame);
+  }
+  for (const auto& [peer, call] : early_calls_) compare(peer, call);
+  std::erase_if(early_calls_, [&](const auto& call) { return operation_of_tag(call.second.tag) <= current_number_; });
+}
+
+void Messenger::call_awaited() {
+  calling_out_ = false;
+  for (const Transfer* receive : receives_) {
+    int peer = receive->peer;
+    bool awaited = (receive->tag & kCollectiveTag) != 0 && !receive->any_tag && peer >= 0 && links_[peer] && !links_[peer]->has_left();
+    if (!awaited || std::find(called_.begin(), called_.end(), peer) != called_.end()) continue;
+    called_.push_back(peer);
+    try {
+      links_[peer]->send_call(receive->tag, receive->signature);
+    } catch (const IoError& error) {
+      throw PeerLost(peer, str("rank ", rank_, ": lost rank ", peer, ": ", error.what()));
+    }
+  }
 }
 
 Arrival& Messenger::keep(int peer, const LinkFrame& frame) {
@@ -160,6 +203,8 @@ void Messenger::send_leave() {
 
 bool Messenger::progress() {
   if (ended_) return false;
+  if (recheck_) check_kept();
+  if (calling_out_) call_awaited();
   bool moved = progress_bulk();
   for (auto& link : links_) {
     if (!link) continue;

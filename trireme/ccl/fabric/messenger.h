@@ -24,8 +24,12 @@ class Messenger final : public Source, private LinkEvents {
   // The end, after a failure: forgets what was posted, and from now on touches no transfer and moves nothing.
   void forget_all();
 
-  // The collective that runs now: a message of the same number but another signature is a mismatch, seen on arrival.
+  // The collective that runs now: a message of the same number but another signature is a mismatch, seen on arrival. So is one of an earlier
+  // number: that operation ended here without it.
   void set_current(uint64_t number, const Signature& signature);
+  // The current collective has been waiting for long: at the next progress() it tells those whose messages it waits for what it is. Ranks that
+  // wait for each other in different operations learn it so.
+  void call_out() { calling_out_ = true; }
 
   void send_leave();
   // Something is queued that its links would not take.
@@ -46,11 +50,15 @@ class Messenger final : public Source, private LinkEvents {
   Arrival& keep(int peer, const LinkFrame& frame) override;
   void arrival_complete(Arrival& arrival) override;
   bool may_keep(size_t bytes) const override;
+  void compare_call(int peer, const LinkFrame& call) override;
 
   static bool fits(const Transfer& receive, int peer, uint64_t tag);
   void check(int peer, const LinkFrame& frame, Transfer& receive) const;
   void take(Arrival& arrival, Transfer& receive);
   void check_left(const Transfer& transfer) const;
+  void compare(int peer, const LinkFrame& frame) const;
+  void check_kept();
+  void call_awaited();
   bool progress_bulk();
 
   Engine& engine_;
@@ -62,7 +70,13 @@ class Messenger final : public Source, private LinkEvents {
   size_t kept_bytes_ = 0;
   bool ended_ = false;
   uint64_t current_number_ = 0;
-  Signature current_signature_;
+  // Of the current collective and those before it, by their numbers modulo: peers may be that far behind.
+  static constexpr size_t kRemembered = 16;
+  Signature signatures_[kRemembered];
+  std::vector<std::pair<int, LinkFrame>> early_calls_;  // by peer, of a collective that this rank has not come to
+  std::vector<int> called_;                             // whom this rank has told about the current one
+  bool calling_out_ = false;
+  bool recheck_ = false;  // what was kept for later may belong to a collective that is current now, or over
 };
 
 class Messenger::Done final : public Waiter {

@@ -140,6 +140,64 @@ TEST_P(MessengerTest, AnotherOperationIsSeenOnArrival) {
   EXPECT_THROW(run(), Mismatch);
 }
 
+// When its operation is over and nobody has taken it, the ranks disagreed.
+TEST_P(MessengerTest, AMessageThatCameTooEarlyIsComparedLater) {
+  Signature mine, theirs;
+  theirs.kind = static_cast<uint8_t>(OpKind::broadcast);
+  std::vector<uint8_t> data = pattern(10, 1);
+  Transfer send = message(1, collective_tag(3, 0), data);
+  send.signature = theirs;
+  b_.set_current(2, mine);
+  a_.send(send);
+  EXPECT_NO_THROW(run());
+  b_.set_current(3, mine);
+  EXPECT_THROW(run(), Mismatch);
+}
+
+TEST_P(MessengerTest, AMessageThatCameTooLateIsComparedToo) {
+  Signature mine, theirs;
+  theirs.kind = static_cast<uint8_t>(OpKind::broadcast);
+  std::vector<uint8_t> data = pattern(10, 1);
+  Transfer send = message(1, collective_tag(3, 0), data);
+  send.signature = theirs;
+  b_.set_current(3, mine);
+  b_.set_current(4, mine);
+  a_.send(send);
+  EXPECT_THROW(run(), Mismatch);
+}
+
+// Both wait, for different things: neither sends anything but what it called.
+TEST_P(MessengerTest, RanksThatWaitForEachOtherCompareTheirCalls) {
+  Signature mine, theirs;
+  theirs.kind = static_cast<uint8_t>(OpKind::broadcast);
+  std::vector<uint8_t> room(10), other_room(10);
+  Transfer receive = message(1, collective_tag(3, 0), room), other = message(0, collective_tag(3, 0), other_room);
+  receive.signature = mine;
+  other.signature = theirs;
+  a_.set_current(3, mine);
+  a_.receive(receive);
+  a_.call_out();
+  EXPECT_NO_THROW(run());  // b has not come to it yet
+  b_.set_current(3, theirs);
+  b_.receive(other);
+  EXPECT_THROW(run(), Mismatch);
+}
+
+TEST_P(MessengerTest, RanksThatAgreeMayCallOut) {
+  Signature same;
+  std::vector<uint8_t> data = pattern(10, 1), room(10);
+  Transfer receive = message(0, collective_tag(3, 0), room), send = message(1, collective_tag(3, 0), data);
+  b_.set_current(3, same);
+  b_.receive(receive);
+  b_.call_out();
+  run();
+  a_.set_current(3, same);
+  a_.send(send);
+  run();
+  EXPECT_TRUE(receive.done);
+  EXPECT_EQ(room, data);
+}
+
 TEST_P(MessengerTest, APeerThatLeftIsMissedOnlyWhereItIsNeeded) {
   a_.send_leave();
   std::vector<uint8_t> room(10);
