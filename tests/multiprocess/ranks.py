@@ -84,6 +84,10 @@ class Ranks:
                 found[int(folder.name)] = parent
         return found
 
+    def living(self) -> list[int]:
+        """Every process of the job that has not ended: ranks, launchers and their children."""
+        return list(self._find(self._mark))
+
     def pid(self, rank: int) -> int:
         raise NotImplementedError
 

@@ -89,7 +89,7 @@ def test_a_rank_of_mpirun_can_be_killed(tmp_path):
         ranks.wait_for_output(1, "ready\nready")
         ranks.kill(1)
         assert ranks.wait(timeout_s=30) != [0]
-        orphans = list(ranks._find(ranks._mark))
+        orphans = ranks.living()
     assert len(orphans) >= 1 and gone(orphans, within_s=10)
 
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from .test_faults import failure, memory_files, start
+from .ccl_ranks import failure, start
 
 SECONDS = 60
 
@@ -33,4 +33,4 @@ def test_ranks_die_at_any_moment(tmp_path):
             for rank in set(range(4)) - {victim}:
                 _, kind, message = failure(ranks, rank)
                 assert kind == "PeerLost" and f"rank {victim}" in message, message
-    assert not memory_files()
+            assert not ranks.living()

@@ -63,10 +63,12 @@ void Link::queue_data(Transfer& transfer, uint64_t receiver_id) {
 void Link::send_leave() {
   LinkFrame frame;
   frame.kind = LinkFrame::leave;
-  try {
-    queue(lanes_[0], frame);
-  } catch (const IoError&) {
-    // It left first.
+  for (Lane& lane : lanes_) {
+    try {
+      queue(lane, frame);
+    } catch (const IoError&) {
+      // It left first.
+    }
   }
 }
 
@@ -135,7 +137,8 @@ Transfer& Link::offered(uint64_t id) {
   return transfer;
 }
 
-void Link::on_frame_without_payload(const LinkFrame& frame) {
+void Link::on_frame_without_payload(Lane& lane) {
+  const LinkFrame& frame = lane.in;
   switch (frame.kind) {
     case LinkFrame::offer:
       if (Transfer* transfer = events_.match(peer_, frame)) accept(*transfer, frame);
@@ -158,8 +161,9 @@ void Link::on_frame_without_payload(const LinkFrame& frame) {
       if (bulk_receives_.erase(frame.receiver_id) == 0) throw wire::Malformed(str("rank ", peer_, " sent something that nobody asked for"));
       break;
     case LinkFrame::leave:
-      left_ = true;
-      bulk_receives_.clear();
+      lane.left = true;
+      left_ = std::all_of(lanes_.begin(), lanes_.end(), [](const Lane& any) { return any.left; });
+      if (left_) bulk_receives_.clear();
       break;
     case LinkFrame::call:
       events_.compare_call(peer_, frame);
@@ -225,7 +229,7 @@ void Link::end_payload(Lane& lane) {
       }
       break;
     default:
-      on_frame_without_payload(lane.in);
+      on_frame_without_payload(lane);
   }
   lane.in_have = 0;
   lane.in_payload = false;
@@ -256,6 +260,7 @@ bool Link::receive(Lane& lane) {
       moved = true;
     }
     end_payload(lane);
+    if (lane.left) return true;
   }
 }
 
@@ -265,7 +270,7 @@ bool Link::progress() {
   bool moved = false;
   for (Lane& lane : lanes_) {
     moved |= flush(lane);
-    if (!left_) moved |= receive(lane);
+    if (!lane.left) moved |= receive(lane);
   }
   return moved;
 }
@@ -310,7 +315,7 @@ bool Link::active() const {
 void Link::add_poll_fds(std::vector<pollfd>& fds) const {
   for (const Lane& lane : lanes_) {
     if (lane.stream->fd() < 0) continue;
-    short events = static_cast<short>((left_ ? 0 : POLLIN) | (lane.out.empty() ? 0 : POLLOUT));
+    short events = static_cast<short>((lane.left ? 0 : POLLIN) | (lane.out.empty() ? 0 : POLLOUT));
     fds.push_back({lane.stream->fd(), events, 0});
   }
 }

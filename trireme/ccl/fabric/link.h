@@ -90,6 +90,7 @@ class Link {
   bool has_unsent() const;
   // Anything half sent, or promised by or to the peer.
   bool active() const;
+  // On every stream: whatever it sent has come.
   bool has_left() const { return left_; }
   void add_poll_fds(std::vector<pollfd>& fds) const;
 
@@ -110,6 +111,7 @@ class Link {
     size_t in_left = 0;
     Transfer* in_transfer = nullptr;
     Arrival* in_arrival = nullptr;
+    bool left = false;  // the peer has said its last word on it
   };
 
   void queue(Lane& lane, const LinkFrame& frame, const std::byte* payload = nullptr, Transfer* transfer = nullptr);
@@ -119,7 +121,7 @@ class Link {
   bool begin_payload(Lane& lane);
   bool begin_eager(Lane& lane);
   void begin_data(Lane& lane);
-  void on_frame_without_payload(const LinkFrame& frame);
+  void on_frame_without_payload(Lane& lane);
   void end_payload(Lane& lane);
   Transfer& offered(uint64_t id);
 

@@ -6,7 +6,7 @@
 //   data    id of the receiver, offset, payload   the bytes, on any of the link's streams
 //   taken   id of the sender                      "I have read it out of your memory": answers an offer with an address
 //   sent    id of the receiver                    "my side of the fabric has done with it": after a message that went by a bulk lane
-//   leave                                         an orderly end: what follows is the end of the stream
+//   leave                                         an orderly end, on each stream: what follows is the end of the stream
 //   call    tag, signature                        "this is what I wait for you in": the receiver compares it with what it called
 #pragma once
 
