@@ -23,6 +23,7 @@ import shutil
 import socket
 import struct
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 
 from .machine import Machine, execute
@@ -80,6 +81,18 @@ def _set_checksum_offload(interface: str, on: bool) -> None:
     request = struct.pack("16sP16x", interface.encode(), ctypes.addressof(value))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         fcntl.ioctl(sock, SIOCETHTOOL, request)
+
+
+def _wait_until_running(interface: str, timeout_s: float = 20) -> None:
+    """The kernel takes its time to say so of a cable that was just plugged in, and programs pass over what does not run."""
+    SIOCGIFFLAGS, IFF_RUNNING = 0x8913, 0x40
+    deadline = time.monotonic() + timeout_s
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        request = struct.pack("16sH14x", interface.encode(), 0)
+        while not struct.unpack("16sH14x", fcntl.ioctl(any_socket, SIOCGIFFLAGS, request))[1] & IFF_RUNNING:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{interface} has no carrier after {timeout_s} s")
+            time.sleep(0.002)
 
 
 def _drop_from(senders: Sequence["Host"]) -> str:
@@ -187,6 +200,9 @@ class Cluster:
         for host in self.hosts:
             with host.network():
                 self._configure(host, dead_interface)
+        for host in self.hosts:
+            with host.network():
+                _wait_until_running("eth0")
 
     def _plug_in(self, host: Host, dead_interface: bool) -> None:
         commands = [
