@@ -85,6 +85,6 @@ def test_torchrun_starts_again_after_each_kill(tmp_path, store, restarts):
             killed = time.time()
             os.kill(pids[victim], signal.SIGKILL)
             when, what = error_of(tmp_path, attempt, 1 - victim)
-                assert when - killed < 5 and f"rank {victim}" in what, f"{when - killed:.1f} s: {what}"
+            assert when - killed < 5 and f"rank {victim}" in what, f"{when - killed:.1f} s: {what}"
         assert job.wait(120) == [0], job.outputs()
     assert (tmp_path / f"{restarts}-0.done").exists() and (tmp_path / f"{restarts}-1.done").exists()
