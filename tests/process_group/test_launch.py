@@ -17,7 +17,7 @@ import torch, torch.distributed as dist
 dist.init_process_group("ccl")
 tensor = torch.ones(3)
 dist.all_reduce(tensor)
-print("sum", int(tensor[0]), "of rank", dist.get_rank(), flush=True)
+print(f"sum {int(tensor[0])} of rank {dist.get_rank()}\\n", end="", flush=True)  # one write: ranks may share a pipe
 dist.destroy_process_group()
 """
 HYDRA = {"PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "4"}
