@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "trireme/base/env.h"
@@ -27,6 +28,7 @@ constexpr size_t kInlineSubmitBytes = 256 * 1024;
 constexpr int kRoundsWithoutPause = 64;
 // A failed operation's buffers are the caller's again once the writes that peers have begun are over; each takes microseconds.
 constexpr auto kWritersEnd = std::chrono::milliseconds(250);
+constexpr auto kFirstCause = std::chrono::milliseconds(200);
 
 // Large messages within a host are read out of the sender's memory.
 class LocalReader final : public DirectReader {
@@ -470,10 +472,21 @@ std::string CommunicatorState::missing_ranks(const RequestState& request) {
 // ---- the end
 
 void CommunicatorState::fail(const std::exception_ptr& error) {
-  poison(PoisonNote::from(error), -1);
+  PoisonNote note = PoisonNote::from(error);
+  if (note.kind == PoisonNote::peer_lost || note.kind == PoisonNote::io_error) await_first_cause();
+  poison(std::move(note), -1);
   node_->await_writers(kWritersEnd);
   engine_.fail(this->error());
   messenger_->forget_all();
+}
+
+// A connection that breaks may belong to a rank that has ended because another was lost, and word of that one may be a little slower.
+void CommunicatorState::await_first_cause() {
+  if (topology_.one_host()) return;
+  Deadline patience = Deadline::after(kFirstCause);
+  while (!poisoned_.load(std::memory_order_acquire) && !node_->poisoned() && !patience.passed()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 // Any thread. The first cause counts: what failed here may only be the consequence of what another rank has already told.

@@ -121,6 +121,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void end(const RequestPtr& request);
   void finish(const RequestPtr& request, std::exception_ptr error);
   void fail(const std::exception_ptr& error);
+  void await_first_cause();
   void poison(PoisonNote note, int except);
   void check_deadlines();
   std::string missing_ranks(const RequestState& request);
