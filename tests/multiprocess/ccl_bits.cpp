@@ -106,11 +106,4 @@ int run() {
 }  // namespace
 }  // namespace trireme::ccl
 
-int main() {
-  try {
-    return trireme::ccl::run();
-  } catch (const std::exception& error) {
-    std::printf("failed: %s\n", error.what());
-    return 3;
-  }
-}
+int main() { return trireme::ccl::run_and_report(trireme::ccl::run); }

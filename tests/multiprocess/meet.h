@@ -37,4 +37,15 @@ inline std::shared_ptr<Store> meet(const Place& place) {
   return make_tcp_store_client(address);
 }
 
+// A program's main: what `run` throws is printed, and the exit code 3.
+template <class Run>
+int run_and_report(Run run) {
+  try {
+    return run();
+  } catch (const std::exception& error) {
+    std::printf("failed: %s\n", error.what());
+    return 3;
+  }
+}
+
 }  // namespace trireme::ccl

@@ -117,16 +117,8 @@ Task allgather_flat(OpContext& run) {
   place_own_block(run);
   co_await run.may_enter();
   run.announce({}, {});
-  std::vector<Transfer> transfers;
-  transfers.reserve(static_cast<size_t>(2 * run.size()));
-  for (int step = 1; step < run.size(); ++step) {
-    int from = (run.rank() + run.size() - step) % run.size(), to = (run.rank() + step) % run.size();
-    transfers.push_back(run.transfer(from, 1, block_of(run, from).data, block_of(run, from).bytes));
-    run.post_receive(transfers.back());
-    transfers.push_back(run.transfer(to, 1, const_cast<std::byte*>(input(run)), run.bytes()));
-    run.post_send(transfers.back());
-  }
-  for (Transfer& transfer : transfers) co_await run.done(transfer);
+  std::vector<Block> outgoing(static_cast<size_t>(run.size()), {const_cast<std::byte*>(input(run)), run.bytes()});
+  co_await exchange_with_all(run, outgoing, run.op.recv_blocks);
 }
 
 }  // namespace

@@ -180,16 +180,7 @@ Task alltoall_in_host(OpContext& run) {
 Task alltoall_messages(OpContext& run) {
   Landing landing(run);
   copy_block(run.op.send_blocks[run.rank()], landing.blocks[run.rank()]);
-  std::vector<Transfer> transfers;
-  transfers.reserve(static_cast<size_t>(2 * run.size()));
-  for (int step = 1; step < run.size(); ++step) {
-    int from = (run.rank() + run.size() - step) % run.size(), to = (run.rank() + step) % run.size();
-    transfers.push_back(run.transfer(from, 1, landing.blocks[from].data, landing.blocks[from].bytes));
-    run.post_receive(transfers.back());
-    transfers.push_back(run.transfer(to, 1, run.op.send_blocks[to].data, run.op.send_blocks[to].bytes));
-    run.post_send(transfers.back());
-  }
-  for (Transfer& transfer : transfers) co_await run.done(transfer);
+  co_await exchange_with_all(run, run.op.send_blocks, landing.blocks);
   landing.deliver(run.op);
 }
 

@@ -149,6 +149,21 @@ Task share_parts_staged(OpContext& run, const std::byte* mine, const std::vector
   }
 }
 
+// ---- with every rank
+
+Task exchange_with_all(OpContext& run, const std::vector<Block>& outgoing, const std::vector<Block>& incoming) {
+  std::vector<Transfer> transfers;
+  transfers.reserve(static_cast<size_t>(2 * run.size()));
+  for (int step = 1; step < run.size(); ++step) {
+    int from = (run.rank() + run.size() - step) % run.size(), to = (run.rank() + step) % run.size();
+    transfers.push_back(run.transfer(from, 1, incoming[from].data, incoming[from].bytes));
+    run.post_receive(transfers.back());
+    transfers.push_back(run.transfer(to, 1, outgoing[to].data, outgoing[to].bytes));
+    run.post_send(transfers.back());
+  }
+  for (Transfer& transfer : transfers) co_await run.done(transfer);
+}
+
 // ---- between hosts
 
 Task reduce_lane(OpContext& run, const Reducer& reducer, int lane, size_t count, const std::byte* partial, bool accumulated,

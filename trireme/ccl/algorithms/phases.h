@@ -36,6 +36,11 @@ Task share_parts_staged(OpContext& run, const std::byte* mine, const std::vector
 // How many steps such a transfer takes: where the next one may start counting.
 uint64_t chunks_of(OpContext& run, size_t largest_part_bytes, size_t parts);
 
+// ---- with every rank, by messages
+
+// Sends outgoing[r] to rank r and receives incoming[r] from it, for every other rank.
+Task exchange_with_all(OpContext& run, const std::vector<Block>& outgoing, const std::vector<Block>& incoming);
+
 // ---- between hosts, one lane: the ranks lane_rank(h, lane) of every host h.
 
 // Reduces the lane's part over all hosts, in host order, into `result`. `partial` holds this host's sum: in the accumulator type when

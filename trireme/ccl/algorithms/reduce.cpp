@@ -71,16 +71,12 @@ Task reduce_flat(OpContext& run, std::vector<Range> results) {
   if (my_bytes != 0) std::memcpy(share_of(run.rank()), input + mine.begin * element, my_bytes);
   co_await run.may_enter();
   run.announce({}, {});
-  std::vector<Transfer> transfers;
-  transfers.reserve(static_cast<size_t>(2 * run.size()));
-  for (int step = 1; step < run.size(); ++step) {
-    int from = (run.rank() + run.size() - step) % run.size(), to = (run.rank() + step) % run.size();
-    transfers.push_back(run.transfer(from, 1, share_of(from), my_bytes));
-    run.post_receive(transfers.back());
-    transfers.push_back(run.transfer(to, 1, input + results[to].begin * element, results[to].count() * element));
-    run.post_send(transfers.back());
+  std::vector<Block> outgoing, incoming;
+  for (int rank = 0; rank < run.size(); ++rank) {
+    outgoing.push_back({input + results[rank].begin * element, results[rank].count() * element});
+    incoming.push_back({share_of(rank), my_bytes});
   }
-  for (Transfer& transfer : transfers) co_await run.done(transfer);
+  co_await exchange_with_all(run, outgoing, incoming);
   std::vector<const void*> sources;
   for (int rank = 0; rank < run.size(); ++rank) sources.push_back(share_of(rank));
   if (my_bytes != 0) run.reducer().reduce(sources, run.op.recv_buffer, mine.count());

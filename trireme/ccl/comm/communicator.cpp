@@ -6,6 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/ccl/comm/creation.h"
+#include "trireme/ccl/comm/exchange_cards.h"
 #include "trireme/ccl/comm/workers.h"
 #include "trireme/ccl/node/shared_heap.h"
 
@@ -92,18 +93,6 @@ struct SplitCard {
   char text[512] = {};
 };
 
-std::vector<SplitCard> exchange(Communicator& parent, const SplitCard& mine) {
-  std::vector<SplitCard> cards(static_cast<size_t>(parent.size()));
-  Operation op;
-  op.kind = OpKind::allgather;
-  op.count = sizeof mine;
-  op.send_buffer = &mine;
-  op.caller_waits = true;
-  for (SplitCard& card : cards) op.recv_blocks.push_back({&card, sizeof card});
-  parent.submit(std::move(op)).wait();
-  return cards;
-}
-
 // The parent's ranks with my color, ordered by key, then rank.
 std::vector<int> group_of(const std::vector<SplitCard>& cards, int color) {
   std::vector<int> group;
@@ -119,7 +108,7 @@ std::vector<int> group_of(const std::vector<SplitCard>& cards, int color) {
 std::shared_ptr<Communicator> Communicator::split(int color, int key) {
   // Once to learn who belongs together, once for the invitations of the groups' first ranks.
   SplitCard card{color, key, 0, {}};
-  std::vector<int> group = group_of(exchange(*this, card), color);
+  std::vector<int> group = group_of(exchange_cards(*this, card), color);
   int size = static_cast<int>(group.size());
   int rank = static_cast<int>(std::find(group.begin(), group.end(), this->rank()) - group.begin());
   std::shared_ptr<Control::Invitation> invitation;
@@ -130,7 +119,7 @@ std::shared_ptr<Communicator> Communicator::split(int color, int key) {
     card.text_bytes = static_cast<uint32_t>(text.size());
     std::memcpy(card.text, text.data(), text.size());
   }
-  std::vector<SplitCard> cards = exchange(*this, card);
+  std::vector<SplitCard> cards = exchange_cards(*this, card);
   if (color < 0) return nullptr;
 
   CommunicatorOptions options = state_->options();

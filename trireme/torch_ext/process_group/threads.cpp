@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 
+#include "trireme/ccl/comm/exchange_cards.h"
 #include "trireme/cpu/pinning.h"
 
 namespace trireme::torch_ext {
@@ -34,24 +35,11 @@ std::vector<int> mask_of(const Card& card) {
   return cpus;
 }
 
-std::vector<Card> exchange(ccl::Communicator& communicator) {
-  Card mine = my_card();
-  std::vector<Card> cards(static_cast<size_t>(communicator.size()));
-  ccl::Operation op;
-  op.kind = ccl::OpKind::allgather;
-  op.count = sizeof mine;
-  op.send_buffer = &mine;
-  op.caller_waits = true;
-  for (Card& card : cards) op.recv_blocks.push_back({&card, sizeof card});
-  communicator.submit(std::move(op)).wait();
-  return cards;
-}
-
 }  // namespace
 
 void settle_threads(ccl::Communicator& communicator) {
   static std::atomic<bool> settled{false};
-  const std::vector<Card> cards = exchange(communicator);
+  const std::vector<Card> cards = ccl::exchange_cards(communicator, my_card());
   const std::vector<int>& hosts = communicator.hosts();
   const size_t me = static_cast<size_t>(communicator.rank());
   int local_rank = 0, same_process = 0;
