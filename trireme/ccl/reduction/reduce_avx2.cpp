@@ -6,8 +6,8 @@
 #include <type_traits>
 
 #include "trireme/ccl/reduction/reduce_kernels.h"
-#include "trireme/ccl/reduction/vector_types.h"
 #include "trireme/cpu/target_region.h"
+#include "trireme/cpu/vector_types.h"
 
 namespace trireme::ccl {
 

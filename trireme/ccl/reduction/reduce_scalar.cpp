@@ -5,7 +5,7 @@
 
 #include "trireme/base/float16.h"
 #include "trireme/ccl/reduction/reduce_kernels.h"
-#include "trireme/ccl/reduction/vector_types.h"
+#include "trireme/cpu/vector_types.h"
 
 namespace trireme::ccl {
 

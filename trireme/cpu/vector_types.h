@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-namespace trireme::ccl {
+namespace trireme {
 
 template <class T, size_t bytes>
 struct VectorTraits {
@@ -13,4 +13,4 @@ struct VectorTraits {
 template <class T, size_t bytes>
 using VectorOf = typename VectorTraits<T, bytes>::Type;
 
-}  // namespace trireme::ccl
+}  // namespace trireme
