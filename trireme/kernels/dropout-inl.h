@@ -12,7 +12,8 @@ void dropout_rows(const T* x, T* y, int64_t begin, int64_t end, int64_t columns,
       for (int i = 0; i < kDropoutColumns; i += kLanes) {
         int64_t left = columns - block - i;
         if (left <= 0) break;
-        store_up_to(to + block + i, keep(bits, i, dropout.threshold, load_up_to(from + block + i, left) * dropout.scale), left);
+        store_up_to(to + block + i, keep(bits, i, dropout.threshold, load_up_to(from + block + i, left) * dropout.scale),
+                    left);
       }
     }
   }

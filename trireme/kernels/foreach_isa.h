@@ -2,6 +2,7 @@
 // namespace trireme::kernels; the functions of the body are then scalar::f, avx2::f and avx512::f, and TRIREME_AT_LEVEL calls the
 // one for this process. The body sees the vocabulary of simd-inl.h and whatever was included before; it includes nothing itself
 // but other -inl.h files (see trireme/cpu/target_region.h for the reason).
+// clang-format off: the order of the includes matters.
 #define TRIREME_INLINE [[gnu::always_inline]] inline
 
 namespace scalar {

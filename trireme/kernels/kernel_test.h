@@ -19,7 +19,7 @@ class EachIsa : public testing::TestWithParam<cpu::Isa> {
   cpu::ScopedIsa level_{GetParam()};
 };
 
-#define TRIREME_EACH_ISA(suite)                                                                        \
+#define TRIREME_EACH_ISA(suite)                                                                            \
   INSTANTIATE_TEST_SUITE_P(, suite, testing::ValuesIn(cpu::isa_levels().begin(), cpu::isa_levels().end()), \
                            [](const auto& level) { return std::string(cpu::name_of(level.param)); })
 

@@ -1,4 +1,5 @@
-// Work for OpenMP's threads: inside torch's process they are torch's own (one libgomp serves both, and torch.set_num_threads counts).
+// Work for OpenMP's threads: inside torch's process they are torch's own (one libgomp serves both, and torch.set_num_threads
+// counts).
 #pragma once
 
 #include <omp.h>
@@ -8,16 +9,16 @@
 
 namespace trireme::kernels {
 
-// body(begin, end) for consecutive parts of [0, n), each at least grain long, one per thread. The parts depend on the number of
-// threads, so a body adds nothing up over them: sums go over parts of a fixed size. A body does not throw.
+// body(begin, end) for consecutive parts of [0, n), each at least grain long, one per thread. The parts depend on the number
+// of threads, so a body adds nothing up over them: sums go over parts of a fixed size. A body does not throw.
 template <class Body>
 void parallel_for(int64_t n, int64_t grain, const Body& body) {
-  int64_t parts = std::min<int64_t>(omp_get_max_threads(), n / std::max<int64_t>(grain, 1));
+  int parts = static_cast<int>(std::min<int64_t>(omp_get_max_threads(), n / std::max<int64_t>(grain, 1)));
   if (parts <= 1 || omp_in_parallel()) {
     if (n > 0) body(int64_t{0}, n);
     return;
   }
-#pragma omp parallel num_threads(static_cast<int>(parts))
+#pragma omp parallel num_threads(parts)
   {
     int64_t count = omp_get_num_threads(), me = omp_get_thread_num();
     if (n * me / count < n * (me + 1) / count) body(n * me / count, n * (me + 1) / count);

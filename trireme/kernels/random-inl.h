@@ -1,6 +1,6 @@
-// The masks of dropout.h for 128 columns at a time, which is what 16 counters give. Counter i serves, with word w and half h,
-// column 32 w + 16 h + i: neighbouring lanes are neighbouring counters, and nothing is shuffled. The map is the same for every
-// number of lanes.
+// The masks of dropout.h for 128 columns at a time, which is what 16 counters give. Counter i serves, with word w and half
+// h, column 32 w + 16 h + i: neighbouring lanes are neighbouring counters, and nothing is shuffled. The map is the same for
+// every number of lanes.
 
 constexpr int kDropoutColumns = 128;
 
@@ -10,8 +10,8 @@ struct RandomBits {
 };
 
 TRIREME_INLINE RandomBits random_bits(uint64_t seed, uint32_t stream, uint32_t row, uint32_t column) {
-  // Even and odd counters apart, each in a 64-bit lane whose upper half is whatever multiplying left there: the multiplications
-  // look at the lower halves alone.
+  // Even and odd counters apart, each in a 64-bit lane whose upper half is whatever multiplying left there: the
+  // multiplications look at the lower halves alone.
   using Wide = Vec<uint64_t>;
   constexpr Wide kMultiplier0 = Wide{} + 0xD2511F53u, kMultiplier1 = Wide{} + 0xCD9E8D57u;
   constexpr int kWideLanes = kLanes / 2, kRounds = 7;
@@ -34,8 +34,7 @@ TRIREME_INLINE RandomBits random_bits(uint64_t seed, uint32_t stream, uint32_t r
       }
       finished[odd][0] = c0, finished[odd][1] = c1, finished[odd][2] = c2, finished[odd][3] = c3;
     }
-    for (int w = 0; w < 4; ++w)
-      bits.words[w][part] = (Words)((finished[0][w] & 0xffffffffu) | (finished[1][w] << 32));
+    for (int w = 0; w < 4; ++w) bits.words[w][part] = (Words)((finished[0][w] & 0xffffffffu) | (finished[1][w] << 32));
   }
   return bits;
 }

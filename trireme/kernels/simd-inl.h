@@ -2,10 +2,12 @@
 // simd_<level>-inl.h, defines the types Floats, Ints, Words (uint32_t) of kLanes each, Halves (uint16_t), and
 //   fma, sqrt, round(Floats)           multiply_lower(uint64 lanes)
 //   sum, max (over the lanes)          zero_extend(Halves), truncate(Words)
-//   load_first(float*, n), store_first(float*, Floats, n)   the first n <= kLanes elements; touches no others, 0 where not loaded
+//   load_first(float*, n), store_first(float*, Floats, n)   the first n <= kLanes elements; touches no others, 0 where not
+//   loaded
 // Everything here is compiled per level. Elements in memory are float or bfloat16; in registers they are always floats.
 
-TRIREME_INLINE Floats broadcast(float x) { return Floats{} + x; }
+// x - 0 is x for every x, and the compiler knows it; 0 + x is not.
+TRIREME_INLINE Floats broadcast(float x) { return x - Floats{}; }
 
 TRIREME_INLINE Floats load(const float* from) {
   Floats x;
@@ -61,12 +63,10 @@ TRIREME_INLINE Floats max(Floats a, Floats b) { return a > b ? a : b; }
 TRIREME_INLINE Floats min(Floats a, Floats b) { return a < b ? a : b; }
 
 // 2^x for integers -127 <= x <= 128, as floats; 0 and infinity at the ends.
-TRIREME_INLINE Floats power_of_two(Floats x) {
-  return (Floats)((__builtin_convertvector(x, Ints) + 127) << 23);
-}
+TRIREME_INLINE Floats power_of_two(Floats x) { return (Floats)((__builtin_convertvector(x, Ints) + 127) << 23); }
 
-// e^x = 2^n e^r with n the integer nearest to x / ln 2, so |r| <= ln 2 / 2, where a polynomial of degree 6 (Cephes' expf) errs by
-// less than 2^-24. Below -87.7 it is 0, from 88.4 on infinity. NaN stays NaN: neither comparison holds for it.
+// e^x = 2^n e^r with n the integer nearest to x / ln 2, so |r| <= ln 2 / 2, where a polynomial of degree 6 (Cephes' expf)
+// errs by less than 2^-24. Below -87.7 it is 0, from 88.4 on infinity. NaN stays NaN: neither comparison holds for it.
 TRIREME_INLINE Floats exp(Floats x) {
   constexpr float kLog2E = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
   x = x < -88.0f ? broadcast(-88.0f) : x;

@@ -48,6 +48,8 @@ TRIREME_INLINE Ints first_lanes(int n) {
   return lane < n;
 }
 
-TRIREME_INLINE Floats load_first(const float* from, int n) { return (Floats)_mm256_maskload_ps(from, (__m256i)first_lanes(n)); }
+TRIREME_INLINE Floats load_first(const float* from, int n) {
+  return (Floats)_mm256_maskload_ps(from, (__m256i)first_lanes(n));
+}
 
 TRIREME_INLINE void store_first(float* to, Floats x, int n) { _mm256_maskstore_ps(to, (__m256i)first_lanes(n), (__m256)x); }

@@ -29,10 +29,8 @@ TRIREME_INLINE Vec<uint64_t> multiply_lower(Vec<uint64_t> a, Vec<uint64_t> b) {
 TRIREME_INLINE Words zero_extend(Halves x) { return (Words)_mm512_maskz_cvtepu16_epi32(kAllLanes, (__m256i)x); }
 TRIREME_INLINE Halves truncate(Words x) { return (Halves)_mm512_maskz_cvtepi32_epi16(kAllLanes, (__m512i)x); }
 
-TRIREME_INLINE VectorOf<float, 32> lower(Floats x) { return (VectorOf<float, 32>)_mm512_castps512_ps256((__m512)x); }
-TRIREME_INLINE VectorOf<float, 32> upper(Floats x) {
-  return (VectorOf<float, 32>)_mm512_maskz_extractf32x8_ps(0xff, (__m512)x, 1);
-}
+TRIREME_INLINE VectorOf<float, 32> lower(Floats x) { return __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7); }
+TRIREME_INLINE VectorOf<float, 32> upper(Floats x) { return __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15); }
 
 TRIREME_INLINE float sum(Floats x) {
   __m256 eight = (__m256)(lower(x) + upper(x));

@@ -1,0 +1,106 @@
+#include "trireme/kernels/attention.h"
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "trireme/base/error.h"
+#include "trireme/cpu/isa.h"
+#include "trireme/cpu/target_region.h"
+#include "trireme/cpu/vector_types.h"
+#include "trireme/kernels/parallel.h"
+
+namespace trireme::kernels {
+
+#define TRIREME_BODY "trireme/kernels/attention-inl.h"
+#include "trireme/kernels/foreach_isa.h"
+
+namespace {
+
+// Returns the longest sequence.
+int64_t check(const AttentionShape& shape) {
+  if (shape.cu_seqlens.empty() || shape.cu_seqlens.front() != 0)
+    throw InvalidArgument("attention: cu_seqlens must begin with 0 and have one more element than there are sequences");
+  if (shape.heads <= 0 || shape.kv_heads <= 0 || shape.heads % shape.kv_heads != 0)
+    throw InvalidArgument(str("attention: ", shape.heads, " heads cannot share ", shape.kv_heads, " key heads"));
+  if (shape.head_size <= 0) throw InvalidArgument(str("attention: the head size is ", shape.head_size));
+  int64_t longest = 0;
+  for (int64_t b = 0; b < shape.sequences(); ++b) {
+    int64_t length = shape.cu_seqlens[b + 1] - shape.cu_seqlens[b];
+    if (length <= 0)
+      throw InvalidArgument(str("attention: sequence ", b, length == 0 ? " is empty" : " ends before it begins"));
+    longest = std::max(longest, length);
+  }
+  return longest;
+}
+
+// Grows to what the largest task asked for and stays: a thread's next call finds it warm.
+float* thread_workspace(int64_t floats) {
+  struct Free {
+    void operator()(float* block) const { std::free(block); }
+  };
+  thread_local std::unique_ptr<float, Free> block;
+  thread_local int64_t size = 0;
+  if (floats > size) {
+    size = 0;
+    block.reset(static_cast<float*>(std::aligned_alloc(64, (floats * sizeof(float) + 63) / 64 * 64)));
+    if (block) size = floats;
+  }
+  return block.get();
+}
+
+// task(sequence, kv_head, workspace), the longest sequences first so that no thread begins one when the others are done.
+template <class Task>
+void for_each_head(const AttentionShape& shape, int64_t workspace_floats, const Task& task) {
+  std::vector<int64_t> order(shape.sequences());
+  std::iota(order.begin(), order.end(), 0);
+  auto length = [&](int64_t b) { return shape.cu_seqlens[b + 1] - shape.cu_seqlens[b]; };
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return length(a) > length(b); });
+  bool out_of_memory = false;
+  parallel_tasks(shape.sequences() * shape.kv_heads, [&](int64_t i) {
+    float* workspace = thread_workspace(workspace_floats);
+    if (workspace)
+      task(order[i / shape.kv_heads], i % shape.kv_heads, workspace);
+    else
+      out_of_memory = true;
+  });
+  if (out_of_memory) throw std::bad_alloc();
+}
+
+}  // namespace
+
+template <class T>
+void attention_forward(const AttentionShape& shape, Heads<const T> q, Heads<const T> k, Heads<const T> v, Heads<T> out,
+                       float* log_sum_exp) {
+  int64_t longest = check(shape);
+  auto attend = TRIREME_AT_LEVEL(attend<T>);
+  int64_t floats = TRIREME_AT_LEVEL(attention_workspace)(longest, shape.head_size, false);
+  for_each_head(shape, floats, [&](int64_t sequence, int64_t kv_head, float* workspace) {
+    attend(shape, sequence, kv_head, q, k, v, out, log_sum_exp, workspace);
+  });
+}
+
+template <class T>
+void attention_backward(const AttentionShape& shape, Heads<const T> q, Heads<const T> k, Heads<const T> v,
+                        Heads<const T> out, const float* log_sum_exp, Heads<const T> out_gradient,
+                        AttentionGradients<T> gradients) {
+  int64_t longest = check(shape);
+  auto attend = TRIREME_AT_LEVEL(attend_backward<T>);
+  int64_t floats = TRIREME_AT_LEVEL(attention_workspace)(longest, shape.head_size, true);
+  for_each_head(shape, floats, [&](int64_t sequence, int64_t kv_head, float* workspace) {
+    attend(shape, sequence, kv_head, q, k, v, out, log_sum_exp, out_gradient, gradients, workspace);
+  });
+}
+
+#define TRIREME_INSTANTIATE(T)                                                                                              \
+  template void attention_forward(const AttentionShape&, Heads<const T>, Heads<const T>, Heads<const T>, Heads<T>, float*); \
+  template void attention_backward(const AttentionShape&, Heads<const T>, Heads<const T>, Heads<const T>, Heads<const T>,   \
+                                   const float*, Heads<const T>, AttentionGradients<T>)
+TRIREME_INSTANTIATE(float);
+TRIREME_INSTANTIATE(bfloat16);
+
+}  // namespace trireme::kernels

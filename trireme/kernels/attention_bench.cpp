@@ -1,0 +1,49 @@
+// Forward and backward of attention as a share of the FMA peak, which the first benchmark measures.
+// Model FLOPs: 4 S^2 D forward and 8 S^2 D backward a head; what the backward pass computes again does not count.
+#include <benchmark/benchmark.h>
+
+#include <vector>
+
+#include "trireme/cpu/isa.h"
+#include "trireme/kernels/attention.h"
+
+namespace trireme::kernels {
+namespace {
+
+// Arguments: sequences, length, heads, head size, backward, dropout in percent.
+void BM_attention(benchmark::State& state) {
+  const int64_t batch = state.range(0), length = state.range(1), heads = state.range(2), size = state.range(3);
+  const bool backward = state.range(4) != 0;
+  const int64_t tokens = batch * length, width = heads * size;
+  std::vector<float> qkv(tokens * 3 * width, 0.1f), out(tokens * width), lse(heads * tokens), d_out(out.size(), 0.01f),
+      d_qkv(qkv.size());
+  for (size_t i = 0; i < qkv.size(); ++i)
+    qkv[i] = static_cast<float>(static_cast<int>(i * 2654435761u >> 16 & 255) - 128) / 128;
+  std::vector<int64_t> cu;
+  for (int64_t b = 0; b <= batch; ++b) cu.push_back(b * length);
+  AttentionShape shape{cu,     heads, heads, size,
+                       0.125f, false, {},    make_dropout(static_cast<double>(state.range(5)) / 100, 1)};
+  auto part = [&](const float* data, int i) { return Heads<const float>{data + i * width, 3 * width, size}; };
+  auto part_of = [&](float* data, int i) { return Heads<float>{data + i * width, 3 * width, size}; };
+  Heads<float> o{out.data(), width, size};
+  Heads<const float> q = part(qkv.data(), 0), k = part(qkv.data(), 1), v = part(qkv.data(), 2), co{out.data(), width, size};
+  attention_forward<float>(shape, q, k, v, o, lse.data());
+  for (auto _ : state) {
+    if (backward)
+      attention_backward<float>(shape, q, k, v, co, lse.data(), {d_out.data(), width, size},
+                                {part_of(d_qkv.data(), 0), part_of(d_qkv.data(), 1), part_of(d_qkv.data(), 2)});
+    else
+      attention_forward<float>(shape, q, k, v, o, lse.data());
+  }
+  double flops = (backward ? 8.0 : 4.0) * static_cast<double>(batch * heads * length * length * size);
+  state.counters["GFLOP/s"] =
+      benchmark::Counter(flops * static_cast<double>(state.iterations()) * 1e-9, benchmark::Counter::kIsRate);
+}
+BENCHMARK(BM_attention)
+    ->ArgNames({"B", "S", "heads", "D", "backward", "drop%"})
+    ->ArgsProduct({{12}, {161, 384}, {12}, {32, 64}, {0, 1}, {0, 10}})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace trireme::kernels
