@@ -102,8 +102,9 @@ void attend(const AttentionShape& shape, int64_t sequence, int64_t kv_head, Head
   float* q_rows = arena.take(kQueryRows * depth);
   float* result = arena.take(kQueryRows * depth);
   float* scores = arena.take(kQueryRows * keys);
-  pack_transposed(k.at(begin, kv_head), k.token_stride, length, size, k_panels);
-  pack_rows(v.at(begin, kv_head), v.token_stride, length, size, 1, v_rows, depth);
+  const float *k_bias = shape.k_bias + kv_head * size, *v_bias = shape.v_bias + kv_head * size;
+  pack_transposed(k.at(begin, kv_head), k.token_stride, length, size, k_bias, k_panels);
+  pack_rows(v.at(begin, kv_head), v.token_stride, length, size, v_bias, 1, v_rows, depth);
 
   const int64_t group = shape.heads / shape.kv_heads;
   for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
@@ -111,7 +112,8 @@ void attend(const AttentionShape& shape, int64_t sequence, int64_t kv_head, Head
     for (int64_t query = 0; query < length; query += kQueryRows) {
       const int64_t count = length - query < kQueryRows ? length - query : kQueryRows;
       const int64_t seen = rows.visible(query + count - 1);
-      pack_rows(q.at(begin + query, head), q.token_stride, count, size, shape.scale, q_rows, depth);
+      pack_rows(q.at(begin + query, head), q.token_stride, count, size, shape.q_bias + head * size, shape.scale, q_rows,
+                depth);
       gemm_panels(count, whole_vectors(seen), keys, size, {q_rows, depth, 1}, k_panels, scores, keys);
       float inverse[kQueryRows];
       for (int64_t i = 0; i < count; ++i) {
@@ -132,6 +134,13 @@ void attend(const AttentionShape& shape, int64_t sequence, int64_t kv_head, Head
           store_up_to(out.at(begin + query + i, head) + d, load(result + i * depth + d) * inverse[i], size - d);
     }
   }
+}
+
+template <class T>
+void copy_rows(const T* from, int64_t from_stride, int64_t rows, int64_t columns, float* to, int64_t stride) {
+  for (int64_t m = 0; m < rows; ++m)
+    for (int64_t n = 0; n < stride; n += kLanes)
+      store(to + m * stride + n, load_up_to(from + m * from_stride + n, columns - n));
 }
 
 // scores, dp -> p dropped and scaled, ds. See the head of the file.
@@ -172,17 +181,27 @@ TRIREME_INLINE float dot(const T* a, const T* b, int64_t n) {
   return sum(total);
 }
 
+// from * factor -> to, and its sums over the rows added to `sums`.
 template <class T>
-void unpack_rows(const float* from, int64_t stride, int64_t rows, int64_t columns, float factor, T* to, int64_t to_stride) {
-  for (int64_t m = 0; m < rows; ++m)
-    for (int64_t n = 0; n < columns; n += kLanes)
-      store_up_to(to + m * to_stride + n, load(from + m * stride + n) * factor, columns - n);
+void unpack_rows(const float* from, int64_t stride, int64_t rows, int64_t columns, float factor, T* to, int64_t to_stride,
+                 float* sums) {
+  for (int64_t n = 0; n < columns; n += kLanes) {
+    Floats total = load_up_to(sums + n, columns - n);
+    for (int64_t m = 0; m < rows; ++m) {
+      Floats x = load(from + m * stride + n) * factor;
+      total += x;
+      store_up_to(to + m * to_stride + n, x, columns - n);
+    }
+    store_up_to(sums + n, total, columns - n);
+  }
 }
 
+// bias_sums has [heads + 2 kv_heads, head_size] elements for this sequence, zeros at first; a task adds to those of its
+// heads.
 template <class T>
 void attend_backward(const AttentionShape& shape, int64_t sequence, int64_t kv_head, Heads<const T> q, Heads<const T> k,
                      Heads<const T> v, Heads<const T> out, const float* log_sum_exp, Heads<const T> out_gradient,
-                     const AttentionGradients<T>& gradients, float* workspace) {
+                     const AttentionGradients<T>& gradients, float* bias_sums, float* workspace) {
   const int64_t begin = shape.cu_seqlens[sequence], length = shape.cu_seqlens[sequence + 1] - begin;
   const int64_t size = shape.head_size, depth = whole_vectors(size), keys = whole_vectors(length);
   Arena arena{workspace};
@@ -196,9 +215,10 @@ void attend_backward(const AttentionShape& shape, int64_t sequence, int64_t kv_h
   float* q_gradient = arena.take(kQueryRows * depth);
   float* scores = arena.take(kQueryRows * keys);
   float* dp = arena.take(kQueryRows * keys);
-  pack_transposed(k.at(begin, kv_head), k.token_stride, length, size, k_panels);
-  pack_transposed(v.at(begin, kv_head), v.token_stride, length, size, v_panels);
-  pack_rows(k.at(begin, kv_head), k.token_stride, length, size, 1, k_rows, depth);
+  const float *k_bias = shape.k_bias + kv_head * size, *v_bias = shape.v_bias + kv_head * size;
+  pack_transposed(k.at(begin, kv_head), k.token_stride, length, size, k_bias, k_panels);
+  pack_transposed(v.at(begin, kv_head), v.token_stride, length, size, v_bias, v_panels);
+  pack_rows(k.at(begin, kv_head), k.token_stride, length, size, k_bias, 1, k_rows, depth);
   __builtin_memset(k_gradient, 0, length * depth * sizeof(float));
   __builtin_memset(v_gradient, 0, length * depth * sizeof(float));
 
@@ -208,8 +228,8 @@ void attend_backward(const AttentionShape& shape, int64_t sequence, int64_t kv_h
     for (int64_t query = 0; query < length; query += kQueryRows) {
       const int64_t count = length - query < kQueryRows ? length - query : kQueryRows, token = begin + query;
       const int64_t seen = rows.visible(query + count - 1);
-      pack_rows(q.at(token, head), q.token_stride, count, size, shape.scale, q_rows, depth);
-      pack_rows(out_gradient.at(token, head), out_gradient.token_stride, count, size, 1, o_gradient, depth);
+      pack_rows(q.at(token, head), q.token_stride, count, size, shape.q_bias + head * size, shape.scale, q_rows, depth);
+      copy_rows(out_gradient.at(token, head), out_gradient.token_stride, count, size, o_gradient, depth);
       gemm_panels(count, whole_vectors(seen), keys, size, {q_rows, depth, 1}, k_panels, scores, keys);
       gemm_panels(count, whole_vectors(seen), keys, size, {o_gradient, depth, 1}, v_panels, dp, keys);
       for (int64_t i = 0; i < count; ++i) {
@@ -227,9 +247,11 @@ void attend_backward(const AttentionShape& shape, int64_t sequence, int64_t kv_h
       gemm_rows<true>(seen, depth, count, {scores, 1, keys}, o_gradient, depth, v_gradient, depth);
       gemm_rows<true>(seen, depth, count, {dp, 1, keys}, q_rows, depth, k_gradient, depth);
       gemm_rows<false>(count, depth, seen, {dp, keys, 1}, k_rows, depth, q_gradient, depth);
-      unpack_rows(q_gradient, depth, count, size, shape.scale, gradients.q.at(token, head), gradients.q.token_stride);
+      unpack_rows(q_gradient, depth, count, size, shape.scale, gradients.q.at(token, head), gradients.q.token_stride,
+                  bias_sums + head * size);
     }
   }
-  unpack_rows(k_gradient, depth, length, size, 1, gradients.k.at(begin, kv_head), gradients.k.token_stride);
-  unpack_rows(v_gradient, depth, length, size, 1, gradients.v.at(begin, kv_head), gradients.v.token_stride);
+  float *k_sums = bias_sums + (shape.heads + kv_head) * size, *v_sums = k_sums + shape.kv_heads * size;
+  unpack_rows(k_gradient, depth, length, size, 1, gradients.k.at(begin, kv_head), gradients.k.token_stride, k_sums);
+  unpack_rows(v_gradient, depth, length, size, 1, gradients.v.at(begin, kv_head), gradients.v.token_stride, v_sums);
 }

@@ -71,16 +71,33 @@ void for_each_head(const AttentionShape& shape, int64_t workspace_floats, const 
   if (out_of_memory) throw std::bad_alloc();
 }
 
+// The kernels add biases always: where there are none, zeros.
+AttentionShape with_biases(AttentionShape shape, const float* zeros) {
+  for (const float** bias : {&shape.q_bias, &shape.k_bias, &shape.v_bias})
+    if (!*bias) *bias = zeros;
+  return shape;
+}
+
+// to[i] = the sum over the sequences b of from[b, first + i], in order.
+void sum_over_sequences(const std::vector<float>& from, int64_t width, int64_t first, int64_t count, float* to) {
+  if (!to) return;
+  std::fill(to, to + count, 0.0f);
+  for (size_t row = 0; row < from.size(); row += width)
+    for (int64_t i = 0; i < count; ++i) to[i] += from[row + first + i];
+}
+
 }  // namespace
 
 template <class T>
 void attention_forward(const AttentionShape& shape, Heads<const T> q, Heads<const T> k, Heads<const T> v, Heads<T> out,
                        float* log_sum_exp) {
   int64_t longest = check(shape);
+  const std::vector<float> zeros(shape.heads * shape.head_size);
+  const AttentionShape biased = with_biases(shape, zeros.data());
   auto attend = TRIREME_AT_LEVEL(attend<T>);
   int64_t floats = TRIREME_AT_LEVEL(attention_workspace)(longest, shape.head_size, false);
   for_each_head(shape, floats, [&](int64_t sequence, int64_t kv_head, float* workspace) {
-    attend(shape, sequence, kv_head, q, k, v, out, log_sum_exp, workspace);
+    attend(biased, sequence, kv_head, q, k, v, out, log_sum_exp, workspace);
   });
 }
 
@@ -89,11 +106,20 @@ void attention_backward(const AttentionShape& shape, Heads<const T> q, Heads<con
                         Heads<const T> out, const float* log_sum_exp, Heads<const T> out_gradient,
                         AttentionGradients<T> gradients) {
   int64_t longest = check(shape);
+  const std::vector<float> zeros(shape.heads * shape.head_size);
+  const AttentionShape biased = with_biases(shape, zeros.data());
+  const int64_t q_width = shape.heads * shape.head_size, kv_width = shape.kv_heads * shape.head_size;
+  const int64_t width = q_width + 2 * kv_width;
+  std::vector<float> bias_sums(shape.sequences() * width);
   auto attend = TRIREME_AT_LEVEL(attend_backward<T>);
   int64_t floats = TRIREME_AT_LEVEL(attention_workspace)(longest, shape.head_size, true);
   for_each_head(shape, floats, [&](int64_t sequence, int64_t kv_head, float* workspace) {
-    attend(shape, sequence, kv_head, q, k, v, out, log_sum_exp, out_gradient, gradients, workspace);
+    attend(biased, sequence, kv_head, q, k, v, out, log_sum_exp, out_gradient, gradients, &bias_sums[sequence * width],
+           workspace);
   });
+  sum_over_sequences(bias_sums, width, 0, q_width, gradients.q_bias);
+  sum_over_sequences(bias_sums, width, q_width, kv_width, gradients.k_bias);
+  sum_over_sequences(bias_sums, width, q_width + kv_width, kv_width, gradients.v_bias);
 }
 
 #define TRIREME_INSTANTIATE(T)                                                                                              \

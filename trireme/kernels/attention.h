@@ -41,6 +41,11 @@ struct AttentionShape {
   int64_t head_size = 0;
   float scale = 1;
   bool causal = false;  // query i sees keys 0 to i
+  // Of the projections that made q, k and v, [heads, head_size] and [kv_heads, head_size]; added on reading, which spares a
+  // pass over all three. Null: none.
+  const float* q_bias = nullptr;
+  const float* k_bias = nullptr;
+  const float* v_bias = nullptr;
   AttentionBias bias = {};
   Dropout dropout = {};  // of element (stream: head, row: token, column: key within the sequence)
 
@@ -54,12 +59,16 @@ template <class T>
 void attention_forward(const AttentionShape& shape, Heads<const T> q, Heads<const T> k, Heads<const T> v, Heads<T> out,
                        float* log_sum_exp);
 
+// The gradients of the projections' biases are written where the pointers are not null.
 template <class T>
 struct AttentionGradients {
   Heads<T> q, k, v;
+  float* q_bias = nullptr;
+  float* k_bias = nullptr;
+  float* v_bias = nullptr;
 };
 
-// Gradients of q, k and v from that of the output; there is none for the bias.
+// Gradients from that of the output; there is none for what is added to the scores.
 template <class T>
 void attention_backward(const AttentionShape& shape, Heads<const T> q, Heads<const T> k, Heads<const T> v,
                         Heads<const T> out, const float* log_sum_exp, Heads<const T> out_gradient,

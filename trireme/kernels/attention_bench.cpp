@@ -21,8 +21,8 @@ void BM_attention(benchmark::State& state) {
     qkv[i] = static_cast<float>(static_cast<int>(i * 2654435761u >> 16 & 255) - 128) / 128;
   std::vector<int64_t> cu;
   for (int64_t b = 0; b <= batch; ++b) cu.push_back(b * length);
-  AttentionShape shape{cu,     heads, heads, size,
-                       0.125f, false, {},    make_dropout(static_cast<double>(state.range(5)) / 100, 1)};
+  AttentionShape shape{.cu_seqlens = cu, .heads = heads, .kv_heads = heads, .head_size = size, .scale = 0.125f};
+  shape.dropout = make_dropout(static_cast<double>(state.range(5)) / 100, 1);
   auto part = [&](const float* data, int i) { return Heads<const float>{data + i * width, 3 * width, size}; };
   auto part_of = [&](float* data, int i) { return Heads<float>{data + i * width, 3 * width, size}; };
   Heads<float> o{out.data(), width, size};

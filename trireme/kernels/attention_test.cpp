@@ -128,6 +128,33 @@ TEST_P(AttentionTest, Dropout) {
   expect_matches_reference(call, "everything dropped");
 }
 
+// Against the same projections with the biases added beforehand.
+TEST_P(AttentionTest, BiasesOfTheProjections) {
+  Call<float> call({70, 1, 140}, 4, 2, 40), reference = call;
+  std::vector<float> biases = normal(call.width, 7), gradients(call.width), expected(call.width);
+  call.shape.cu_seqlens = call.cu_seqlens;
+  reference.shape.cu_seqlens = reference.cu_seqlens;
+  const int64_t q_width = 160, kv_width = 80;
+  call.shape.q_bias = biases.data();
+  call.shape.k_bias = biases.data() + q_width;
+  call.shape.v_bias = biases.data() + q_width + kv_width;
+  for (size_t i = 0; i < reference.qkv.size(); ++i) reference.qkv[i] += biases[i % call.width];
+  reference.run_ref();
+  for (size_t i = 0; i < reference.gradients.size(); ++i) expected[i % call.width] += reference.gradients[i];
+
+  attention_forward<float>(call.shape, call.q(), call.k(), call.v(), call.output(call.out.data()), call.log_sum_exp.data());
+  AttentionGradients<float> parts = call.gradient_parts();
+  parts.q_bias = gradients.data();
+  parts.k_bias = gradients.data() + q_width;
+  parts.v_bias = gradients.data() + q_width + kv_width;
+  attention_backward<float>(call.shape, call.q(), call.k(), call.v(), call.output<const float>(call.out.data()),
+                            call.log_sum_exp.data(), call.output<const float>(call.out_gradient.data()), parts);
+  expect_close(call.out, reference.out, kTolerance, "out");
+  expect_close(call.gradients, reference.gradients, 4 * kTolerance, "gradients");
+  // A sum over 211 tokens of gradients with those errors.
+  expect_close(gradients, expected, 8 * kTolerance, "gradients of the biases");
+}
+
 TEST_P(AttentionTest, Causal) {
   Call<float> call({70, 1, 24, 25, 140}, 2, 2, 32);
   call.shape.causal = true;

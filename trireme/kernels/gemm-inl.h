@@ -103,12 +103,15 @@ void gemm_panels(int64_t rows, int64_t columns, int64_t packed, int64_t depth, S
 
 // ---- Packing ----
 
-// [rows, columns] of T, as floats times a factor, rows padded with zeros to `stride`, a multiple of kLanes.
+// [rows, columns] of T, as floats: (x + bias) * factor, rows padded with zeros to `stride`, a multiple of kLanes.
 template <class T>
-void pack_rows(const T* from, int64_t from_stride, int64_t rows, int64_t columns, float factor, float* to, int64_t stride) {
-  for (int64_t m = 0; m < rows; ++m)
-    for (int64_t n = 0; n < stride; n += kLanes)
-      store(to + m * stride + n, load_up_to(from + m * from_stride + n, columns - n) * factor);
+void pack_rows(const T* from, int64_t from_stride, int64_t rows, int64_t columns, const float* bias, float factor, float* to,
+               int64_t stride) {
+  for (int64_t n = 0; n < stride; n += kLanes) {
+    Floats added = load_up_to(bias + n, columns - n);
+    for (int64_t m = 0; m < rows; ++m)
+      store(to + m * stride + n, (load_up_to(from + m * from_stride + n, columns - n) + added) * factor);
+  }
 }
 
 // Exchanges blocks of w lanes between vectors i and i + w: after w = kLanes / 2, ..., 2, 1 the square is transposed.
@@ -129,20 +132,20 @@ TRIREME_INLINE void transpose_from(Floats* rows) {
   if constexpr (w > 1) transpose_from<w / 2>(rows);
 }
 
-// The transpose of [rows, columns], as the panels that gemm_panels reads: its row is a column here. `rows` of them are
-// padded with zeros to a multiple of kLanes.
+// The transpose of [rows, columns] plus a bias for each row, as the panels that gemm_panels reads: its row is a column
+// here. `rows` of them are padded to a multiple of kLanes.
 template <class T>
-void pack_transposed(const T* from, int64_t from_stride, int64_t rows, int64_t columns, float* panels) {
+void pack_transposed(const T* from, int64_t from_stride, int64_t rows, int64_t columns, const float* bias, float* panels) {
   int64_t padded = (rows + kLanes - 1) / kLanes * kLanes;
   for (int64_t m = 0; m < padded; m += kLanes) {
     int64_t first = m / kPanelColumns * kPanelColumns;
     int64_t width = padded - first < kPanelColumns ? padded - first : kPanelColumns;
     float* to = panels + first * columns + (m - first);
     for (int64_t n = 0; n < columns; n += kLanes) {
-      Floats square[kLanes];
+      Floats square[kLanes], added = load_up_to(bias + n, columns - n);
 #pragma GCC unroll 16
       for (int i = 0; i < kLanes; ++i)
-        square[i] = m + i < rows ? load_up_to(from + (m + i) * from_stride + n, columns - n) : Floats{};
+        square[i] = m + i < rows ? load_up_to(from + (m + i) * from_stride + n, columns - n) + added : Floats{};
       transpose_from<kLanes / 2>(square);
 #pragma GCC unroll 16
       for (int i = 0; i < kLanes; ++i)
