@@ -58,6 +58,13 @@ TRIREME_INLINE void store_up_to(T* to, Floats x, int64_t n) {
     store_first(to, x, static_cast<int>(n));
 }
 
+// The first n elements of x, 0 in the lanes after them.
+TRIREME_INLINE Floats zero_from(Floats x, int64_t n) {
+  Ints lane;
+  for (int i = 0; i < kLanes; ++i) lane[i] = i;
+  return lane < static_cast<int>(n < kLanes ? n : kLanes) ? x : Floats{};
+}
+
 // b where either is NaN.
 TRIREME_INLINE Floats max(Floats a, Floats b) { return a > b ? a : b; }
 TRIREME_INLINE Floats min(Floats a, Floats b) { return a < b ? a : b; }
