@@ -1,0 +1,37 @@
+#include "trireme/kernels/bias_dropout_residual.h"
+
+#include <immintrin.h>
+
+#include "trireme/cpu/isa.h"
+#include "trireme/cpu/target_region.h"
+#include "trireme/cpu/vector_types.h"
+#include "trireme/kernels/rows.h"
+
+namespace trireme::kernels {
+
+#define TRIREME_BODY "trireme/kernels/bias_dropout_residual-inl.h"
+#include "trireme/kernels/foreach_isa.h"
+
+template <class T>
+void bias_dropout_residual_forward(const BiasDropoutResidualForward<T>& call) {
+  check_shape("bias_dropout_residual", call.rows, call.H);
+  RowOrConstant bias(call.bias, 0, call.H);
+  auto part = TRIREME_AT_LEVEL(bias_dropout_residual_rows<T>);
+  parallel_rows(call.rows, call.H, [&](int64_t begin, int64_t end) { part(call, bias.data(), begin, end); });
+}
+
+template <class T>
+void bias_dropout_residual_backward(const BiasDropoutResidualBackward<T>& call) {
+  check_shape("bias_dropout_residual", call.rows, call.H);
+  ColumnSums sums(call.rows, call.H, 1);
+  auto part = TRIREME_AT_LEVEL(bias_dropout_residual_backward_rows<T>);
+  sums.add([&](int64_t begin, int64_t end, float* partial) { part(call, begin, end, partial); });
+  sums.write({call.dbias});
+}
+
+template void bias_dropout_residual_forward(const BiasDropoutResidualForward<float>&);
+template void bias_dropout_residual_forward(const BiasDropoutResidualForward<bfloat16>&);
+template void bias_dropout_residual_backward(const BiasDropoutResidualBackward<float>&);
+template void bias_dropout_residual_backward(const BiasDropoutResidualBackward<bfloat16>&);
+
+}  // namespace trireme::kernels
