@@ -30,11 +30,11 @@ ColumnSums::ColumnSums(int64_t rows, int64_t H, int sums)
   partials_ = memory_.get() + (-address % kAlignment) / sizeof(float);
 }
 
-void ColumnSums::finish(std::initializer_list<float*> outputs, bool keep) const {
+void ColumnSums::finish(const std::vector<float*>& outputs, bool keep) const {
   TRIREME_ENFORCE(static_cast<int64_t>(outputs.size()) == sums_, outputs.size(), " outputs for ", sums_, " sums");
   parallel_for(H_, kGrainElements / (chunks_ * sums_ + 1) + 1, [&](int64_t begin, int64_t end) {
     for (int64_t sum = 0; sum < sums_; ++sum) {
-      float* total = outputs.begin()[sum];
+      float* total = outputs[sum];
       if (!total) continue;
       if (!keep) std::fill(total + begin, total + end, 0.0f);
       for (int64_t chunk = 0; chunk < chunks_; ++chunk) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
 #include <vector>
 
@@ -66,13 +65,13 @@ class ColumnSums {
   }
 
   // The totals, one output of H columns per sum; null where one is not wanted.
-  void write(std::initializer_list<float*> outputs) const { finish(outputs, false); }
+  void write(const std::vector<float*>& outputs) const { finish(outputs, false); }
   // The same, added to what is there.
-  void add_to(std::initializer_list<float*> outputs) const { finish(outputs, true); }
+  void add_to(const std::vector<float*>& outputs) const { finish(outputs, true); }
 
  private:
   float* partial_of(int64_t chunk) const { return partials_ + chunk * sums_ * stride_; }
-  void finish(std::initializer_list<float*> outputs, bool keep) const;
+  void finish(const std::vector<float*>& outputs, bool keep) const;
 
   int64_t rows_, H_, sums_, stride_, chunk_rows_, chunks_;
   std::unique_ptr<float[]> memory_;
