@@ -4,6 +4,8 @@
 //   sum, max (over the lanes)          zero_extend(Halves), truncate(Words)
 //   load_first(float*, n), store_first(float*, Floats, n)   the first n <= kLanes elements; touches no others, 0 where not
 //   loaded
+//   stream(float*, Floats), stream(uint16_t*, Halves)       stores past the cache, to aligned places; finish_streams()
+//   before others read
 // Everything here is compiled per level. Elements in memory are float or bfloat16; in registers they are always floats.
 
 // x - 0 is x for every x, and the compiler knows it; 0 + x is not.
@@ -64,6 +66,28 @@ TRIREME_INLINE Floats zero_from(Floats x, int64_t n) {
   for (int i = 0; i < kLanes; ++i) lane[i] = i;
   return lane < static_cast<int>(n < kLanes ? n : kLanes) ? x : Floats{};
 }
+
+// Bits of 16, as they are.
+TRIREME_INLINE Halves load_halves(const uint16_t* from, int64_t n) {
+  Halves x = {};
+  if (n >= kLanes)
+    __builtin_memcpy(&x, from, sizeof x);
+  else
+    __builtin_memcpy(&x, from, n * sizeof(uint16_t));
+  return x;
+}
+TRIREME_INLINE void store_halves(uint16_t* to, Halves x, int64_t n) {
+  if (n >= kLanes)
+    __builtin_memcpy(to, &x, sizeof x);
+  else
+    __builtin_memcpy(to, &x, n * sizeof(uint16_t));
+}
+
+// The two halves of a float: its upper one is the float truncated to bfloat16. NaN stays NaN there too.
+TRIREME_INLINE Words quiet_bits(Floats x) { return x != x ? (Words)x | 0x400000 : (Words)x; }
+TRIREME_INLINE Halves upper_half(Words bits) { return truncate(bits >> 16); }
+TRIREME_INLINE Halves lower_half(Words bits) { return truncate(bits); }
+TRIREME_INLINE Floats join_halves(Halves upper, Halves lower) { return (Floats)(zero_extend(upper) << 16 | zero_extend(lower)); }
 
 // b where either is NaN.
 TRIREME_INLINE Floats max(Floats a, Floats b) { return a > b ? a : b; }

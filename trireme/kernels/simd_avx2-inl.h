@@ -53,3 +53,7 @@ TRIREME_INLINE Floats load_first(const float* from, int n) {
 }
 
 TRIREME_INLINE void store_first(float* to, Floats x, int n) { _mm256_maskstore_ps(to, (__m256i)first_lanes(n), (__m256)x); }
+
+TRIREME_INLINE void stream(float* to, Floats x) { _mm256_stream_ps(to, (__m256)x); }
+TRIREME_INLINE void stream(uint16_t* to, Halves x) { _mm_stream_si128((__m128i*)to, (__m128i)x); }
+TRIREME_INLINE void finish_streams() { _mm_sfence(); }

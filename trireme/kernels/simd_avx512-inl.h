@@ -51,3 +51,7 @@ TRIREME_INLINE __mmask16 first_lanes(int n) { return static_cast<__mmask16>((1u 
 TRIREME_INLINE Floats load_first(const float* from, int n) { return (Floats)_mm512_maskz_loadu_ps(first_lanes(n), from); }
 
 TRIREME_INLINE void store_first(float* to, Floats x, int n) { _mm512_mask_storeu_ps(to, first_lanes(n), (__m512)x); }
+
+TRIREME_INLINE void stream(float* to, Floats x) { _mm512_stream_ps(to, (__m512)x); }
+TRIREME_INLINE void stream(uint16_t* to, Halves x) { _mm256_stream_si256((__m256i*)to, (__m256i)x); }
+TRIREME_INLINE void finish_streams() { _mm_sfence(); }

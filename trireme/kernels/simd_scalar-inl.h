@@ -41,3 +41,8 @@ TRIREME_INLINE Floats load_first(const float* from, int n) {
   return x;
 }
 TRIREME_INLINE void store_first(float* to, Floats x, int n) { __builtin_memcpy(to, &x, n * sizeof(float)); }
+
+// Ordinary stores: not every CPU has others.
+TRIREME_INLINE void stream(float* to, Floats x) { __builtin_memcpy(to, &x, sizeof x); }
+TRIREME_INLINE void stream(uint16_t* to, Halves x) { __builtin_memcpy(to, &x, sizeof x); }
+TRIREME_INLINE void finish_streams() {}
