@@ -1,0 +1,64 @@
+#include "trireme/torch_ext/ops/bf16.h"
+
+#include <ATen/ops/empty_like.h>
+#include <torch/library.h>
+
+#include "trireme/kernels/bf16.h"
+
+namespace trireme::torch_ext {
+namespace {
+
+bfloat16* bf16_data(const at::Tensor& tensor) { return static_cast<bfloat16*>(tensor.data_ptr()); }
+uint16_t* bits_data(const at::Tensor& tensor) { return static_cast<uint16_t*>(tensor.data_ptr()); }
+
+at::Tensor dense(const at::Tensor& tensor) { return tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous(); }
+
+std::tuple<at::Tensor, at::Tensor> empty_halves(const at::Tensor& weights) {
+  TORCH_CHECK(weights.scalar_type() == at::kFloat, "trireme::split_bf16: the tensor is of dtype ", weights.scalar_type(),
+              "; it must be float32");
+  return {at::empty_like(weights, weights.options().dtype(at::kBFloat16)),
+          at::empty_like(weights, weights.options().dtype(at::kShort))};
+}
+
+at::Tensor empty_joined(const at::Tensor& upper, const at::Tensor& lower) {
+  TORCH_CHECK(upper.scalar_type() == at::kBFloat16 && lower.scalar_type() == at::kShort,
+              "trireme::join_bf16: the halves are of dtypes ", upper.scalar_type(), " and ", lower.scalar_type(),
+              "; they must be bfloat16 and int16");
+  TORCH_CHECK(upper.sizes() == lower.sizes(), "trireme::join_bf16: the halves have the shapes ", upper.sizes(), " and ",
+              lower.sizes());
+  return at::empty_like(upper, upper.options().dtype(at::kFloat));
+}
+
+}  // namespace
+
+std::tuple<at::Tensor, at::Tensor> split_bf16(const at::Tensor& weights) {
+  at::Tensor from = dense(weights);
+  auto [upper, lower] = empty_halves(from);
+  kernels::split(from.const_data_ptr<float>(), bf16_data(upper), bits_data(lower), from.numel());
+  return {upper, lower};
+}
+
+at::Tensor join_bf16(const at::Tensor& upper, const at::Tensor& lower) {
+  bool aligned = upper.is_non_overlapping_and_dense() && upper.strides() == lower.strides();
+  at::Tensor above = aligned ? upper : upper.contiguous(), below = aligned ? lower : lower.contiguous();
+  at::Tensor joined = empty_joined(above, below);
+  kernels::join(bf16_data(above), bits_data(below), joined.mutable_data_ptr<float>(), above.numel());
+  return joined;
+}
+
+TORCH_LIBRARY_FRAGMENT(trireme, library) {
+  library.def("split_bf16(Tensor weights) -> (Tensor, Tensor)");
+  library.def("join_bf16(Tensor upper, Tensor lower) -> Tensor");
+}
+
+TORCH_LIBRARY_IMPL(trireme, CPU, library) {
+  library.impl("split_bf16", split_bf16);
+  library.impl("join_bf16", join_bf16);
+}
+
+TORCH_LIBRARY_IMPL(trireme, Meta, library) {
+  library.impl("split_bf16", empty_halves);
+  library.impl("join_bf16", empty_joined);
+}
+
+}  // namespace trireme::torch_ext

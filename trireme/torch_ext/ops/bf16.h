@@ -1,0 +1,19 @@
+// Split bf16 as tensors: see trireme/kernels/bf16.h. The lower halves are bits, in a tensor of dtype int16.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <tuple>
+
+namespace trireme::torch_ext {
+
+#pragma GCC visibility push(default)
+
+// float32 -> (bfloat16, int16), of the same shape and strides where those leave no gaps.
+std::tuple<at::Tensor, at::Tensor> split_bf16(const at::Tensor& weights);
+// The float32 tensor whose halves these are.
+at::Tensor join_bf16(const at::Tensor& upper, const at::Tensor& lower);
+
+#pragma GCC visibility pop
+
+}  // namespace trireme::torch_ext
