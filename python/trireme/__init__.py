@@ -2,19 +2,23 @@
 
 Installed beside PyTorch, it is there at ``import torch``: ``torch.distributed.init_process_group("ccl")`` works without another line.
 
+    trireme.optimize          makes a model, and its optimizer, fast in place
+    trireme.ops               the operators it uses
+    trireme.optim             fused optimizers, as torch.optim's
     trireme.ProcessGroupCCL   the c10d backend (also torch.distributed.ProcessGroupCCL)
     trireme.__version__
 
-Importing this module loads neither torch nor the C++ library; the first use of ``ProcessGroupCCL`` does.
+Importing this module loads neither torch nor the C++ libraries; the first use does.
 """
 
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["ProcessGroupCCL", "__version__"]
+__all__ = ["ProcessGroupCCL", "__version__", "optimize"]
 
 if TYPE_CHECKING:
     from trireme._bindings import ProcessGroupCCL
+    from trireme._optimize import optimize
 
 
 def __getattr__(name: str) -> Any:
@@ -22,4 +26,8 @@ def __getattr__(name: str) -> Any:
         from trireme._library import bindings
 
         return bindings().ProcessGroupCCL
+    if name == "optimize":
+        from trireme._optimize import optimize
+
+        return optimize
     raise AttributeError(f"module 'trireme' has no attribute '{name}'")

@@ -1,7 +1,9 @@
-"""Loads the C++ library, if it fits the torch of this environment. Nothing of it is loaded before that is known."""
+"""Loads the C++ libraries, if they fit the torch of this environment. Nothing of them is loaded before that is known."""
 
 import functools
+import pathlib
 from types import ModuleType
+from typing import Any
 
 
 def release_of(version: str) -> str:
@@ -10,7 +12,7 @@ def release_of(version: str) -> str:
 
 
 def why_not(torch_version: str, built_for: str) -> str | None:
-    """Why the library cannot be loaded into this torch, or None if it can."""
+    """Why the libraries cannot be loaded into this torch, or None if they can."""
     if release_of(torch_version) == release_of(built_for):
         return None
     return (
@@ -20,9 +22,8 @@ def why_not(torch_version: str, built_for: str) -> str | None:
     )
 
 
-@functools.cache
-def bindings() -> ModuleType:
-    """The C++ part. Raises ImportError with a sentence where it does not fit."""
+def check() -> None:
+    """Raises ImportError with a sentence where the libraries do not fit."""
     import torch
 
     try:
@@ -31,6 +32,22 @@ def bindings() -> ModuleType:
         raise ImportError("trireme is not installed, only its sources are on the path: pip install --no-build-isolation .") from missing
     if reason := why_not(torch.__version__, TORCH_VERSION):
         raise ImportError(reason)
+
+
+@functools.cache
+def bindings() -> ModuleType:
+    """The classes of the C++ part: libtrireme_torch.so."""
+    check()
     import trireme._bindings
 
     return trireme._bindings
+
+
+@functools.cache
+def ops() -> Any:
+    """The operators, torch.ops.trireme: libtrireme_ops.so."""
+    check()
+    import torch
+
+    torch.ops.load_library(str(pathlib.Path(__file__).parent / "lib" / "libtrireme_ops.so"))
+    return torch.ops.trireme

@@ -1,0 +1,158 @@
+"""Runs the encoders of families.py packed. The forward methods of their classes are replaced, once, by ones that look at the module: one that
+was not optimized, or a call that asks for what the packed way has not, goes to transformers' own code."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any
+
+import torch
+from torch import nn
+
+from trireme._optimize import layers, verify
+from trireme._optimize.families import FAMILIES, Family
+from trireme._optimize.packing import Packing, packing_of
+
+MARK = "_trireme_packed"  # on a module that optimize() was asked for
+
+# Arguments that the packed way takes; any other that is given sends the call to transformers' own code.
+TAKEN = {"self", "input_ids", "attention_mask", "token_type_ids", "position_ids", "return_dict"}
+
+
+def family_of(module: nn.Module) -> Family | None:
+    """By the module's own class: a subclass may do anything."""
+    for family in FAMILIES:
+        if type(module).__module__ == f"transformers.models.{family.name}.modeling_{family.name}":
+            if type(module).__name__ == f"{family.prefix}Model":
+                return family
+    return None
+
+
+def why_not(module: nn.Module, family: Family) -> str | None:
+    """Why an encoder cannot run packed at all."""
+    config = module.config
+    if getattr(config, "is_decoder", False):
+        return "it is a decoder"
+    if getattr(config, "position_embedding_type", "absolute") != "absolute":
+        return f"its positions are {config.position_embedding_type}"
+    return None
+
+
+def enable(module: nn.Module, family: Family) -> None:
+    _replace_forwards(family)
+    setattr(module, MARK, True)
+
+
+@functools.cache
+def _replace_forwards(family: Family) -> None:
+    model_class, layer_class, question_answering = family.classes()
+    model_class.forward = _model_forward(model_class.forward, family)
+    layer_class.forward = _layer_forward(layer_class.forward, family)
+    if question_answering is not None:
+        question_answering.forward = _question_answering_forward(question_answering.forward)
+
+
+# ---- A layer ----
+
+
+def _layer_forward(original: Any, family: Family) -> Any:
+
+    @functools.wraps(original)
+    def forward(self: nn.Module, hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        packing = args[0] if args else None
+        if not isinstance(packing, Packing):
+            return original(self, hidden_states, *args, **kwargs)
+        return layers.forward(family.layer(self), hidden_states, packing)
+
+    return forward
+
+
+def _run_layers(model: nn.Module, family: Family, x: torch.Tensor, packing: Packing) -> torch.Tensor:
+    modules = family.layers(model)
+    # Up to transformers 4.52 the encoder, later each layer by itself, computes again in the backward pass what it does not keep.
+    owner = next((m for m in model.modules() if getattr(m, "gradient_checkpointing", False) and hasattr(m, "_gradient_checkpointing_func")), None)
+    for layer in modules:
+        itself = getattr(layer, "gradient_checkpointing", None) is not None
+        if owner is not None and model.training and not itself:
+            x = owner._gradient_checkpointing_func(layer.__call__, x, packing)
+        else:
+            x = layer(x, packing)
+    return x
+
+
+# ---- A model ----
+
+
+def _is_usual(model: nn.Module, family: Family, given: dict[str, Any]) -> bool:
+    """Whether a call asks for nothing but what the packed way gives, of modules that are called as they stand."""
+    if any(value is not None and value is not False for name, value in given.items() if name not in TAKEN):
+        return False
+    config = model.config
+    if config.output_attentions or config.output_hidden_states or "input_ids" not in given or given["input_ids"].dim() != 2:
+        return False
+    stack = family.layers(model)
+    inner = (module for layer in stack for name, module in layer.named_modules() if name in ("attention", "attention.self"))
+    holder = model.transformer if hasattr(model, "transformer") else model.encoder
+    return not (layers.has_hooks(holder) or any(map(layers.has_hooks, inner)))
+
+
+def _model_forward(original: Any, family: Family) -> Any:
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if getattr(self, MARK, False):
+            given = signature.bind(self, *args, **kwargs).arguments
+            given.update(given.pop("kwargs", {}))
+            given = {name: value for name, value in given.items() if value is not None}
+            if _is_usual(self, family, given):
+                packing = packing_of(given["input_ids"].shape, given.get("attention_mask"))
+                if packing is not None:
+                    verify.once(self, original, args, kwargs, lambda: _packed(self, family, given, packing))
+                    return _packed(self, family, given, packing)
+        return original(self, *args, **kwargs)
+
+    return forward
+
+
+def _packed(model: nn.Module, family: Family, given: dict[str, Any], packing: Packing) -> Any:
+    import transformers.modeling_outputs
+
+    embedded = family.embed(model, given["input_ids"], given, packing.pack)
+    hidden = packing.unpack(_run_layers(model, family, embedded, packing))
+    result = getattr(transformers.modeling_outputs, family.output)(last_hidden_state=hidden)
+    pooler = getattr(model, "pooler", None)
+    if pooler is not None:
+        result["pooler_output"] = pooler(hidden)
+    as_dict = given.get("return_dict")
+    if as_dict is None:
+        as_dict = getattr(model.config, "return_dict", True)
+    return result if as_dict else result.to_tuple()
+
+
+# ---- Question answering ----
+
+
+def _question_answering_forward(original: Any) -> Any:
+    """transformers lets the padding take part in the softmax over a sequence's places. Packed, padding has no logits: here those places get the
+    lowest number there is, and the loss is that of each sequence by itself."""
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        base = getattr(self, self.base_model_prefix)
+        given = signature.bind(self, *args, **kwargs).arguments
+        mask = given.get("attention_mask")
+        ids = given.get("input_ids")
+        if not getattr(base, MARK, False) or mask is None or ids is None or mask.shape != ids.shape or layers.has_hooks(self.qa_outputs):
+            return original(self, *args, **kwargs)
+        hide = self.qa_outputs.register_forward_hook(
+            lambda module, inputs, logits: logits.masked_fill(~mask.bool()[..., None], torch.finfo(logits.dtype).min)
+        )
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            hide.remove()
+
+    return forward

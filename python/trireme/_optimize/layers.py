@@ -1,0 +1,90 @@
+"""One encoder layer on packed tokens: fused where its parts are what they seem, else module by module."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from trireme import ops
+from trireme._optimize.packing import Packing
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderLayer:
+    """The parts of a post-norm encoder layer, as a family names them. `attention_end` and `feed_forward` are how the layer itself computes
+    its halves; they serve where a part is not plain."""
+
+    heads: int
+    query: nn.Module
+    key: nn.Module
+    value: nn.Module
+    attention_dropout: float
+    output: nn.Module
+    output_dropout: float
+    attention_norm: nn.Module
+    inner: nn.Module
+    activation: object
+    outer: nn.Module
+    outer_dropout: float
+    outer_norm: nn.Module
+    attention_end: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    feed_forward: Callable[[torch.Tensor], torch.Tensor]
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether calling it does more than its forward, or its forward is not its class's."""
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or "forward" in module.__dict__
+    )
+
+
+def is_plain(module: nn.Module, kind: type[nn.Module]) -> bool:
+    """A module whose forward is known and whose parameters may be read directly: no subclass, adapter, hook or parametrization."""
+    return type(module) is kind and not has_hooks(module) and not hasattr(module, "parametrizations")
+
+
+def is_plain_linear(module: nn.Module) -> bool:
+    return is_plain(module, nn.Linear) and module.bias is not None
+
+
+def gelu_form(activation: object) -> bool | None:
+    """False for the exact GELU, True for the tanh form, None for anything else."""
+    if isinstance(activation, nn.GELU):
+        return activation.approximate == "tanh"
+    if activation is nn.functional.gelu:
+        return False
+    return {"GELUActivation": False, "NewGELUActivation": True, "GELUTanh": True, "PytorchGELUTanh": True, "FastGELUActivation": True}.get(
+        type(activation).__name__
+    )
+
+
+def self_attention(layer: EncoderLayer, x: torch.Tensor, packing: Packing) -> torch.Tensor:
+    dense = (layer.query, layer.key, layer.value, layer.output)
+    if all(map(is_plain_linear, dense)) and is_plain(layer.attention_norm, nn.LayerNorm) and x.shape[1] == layer.query.out_features:
+        weights = [parameter for module in (*dense, layer.attention_norm) for parameter in (module.weight, module.bias)]
+        return ops.self_attention_block(
+            x, weights, packing.cu_seqlens, layer.heads, layer.attention_dropout, layer.output_dropout, layer.attention_norm.eps
+        )
+    tokens = x.shape[0]
+    q, k, v = (module(x).view(tokens, layer.heads, -1) for module in (layer.query, layer.key, layer.value))
+    context = ops.attention(q, k, v, packing.cu_seqlens, scale=q.shape[2] ** -0.5, dropout_p=layer.attention_dropout)
+    return layer.attention_end(context.reshape(tokens, -1), x)
+
+
+def feed_forward(layer: EncoderLayer, x: torch.Tensor) -> torch.Tensor:
+    tanh = gelu_form(layer.activation)
+    if tanh is not None and is_plain_linear(layer.inner) and is_plain_linear(layer.outer) and is_plain(layer.outer_norm, nn.LayerNorm):
+        weights = [parameter for module in (layer.inner, layer.outer, layer.outer_norm) for parameter in (module.weight, module.bias)]
+        return ops.feed_forward_block(x, weights, tanh, layer.outer_dropout, layer.outer_norm.eps)
+    return layer.feed_forward(x)
+
+
+def forward(layer: EncoderLayer, x: torch.Tensor, packing: Packing) -> torch.Tensor:
+    return feed_forward(layer, self_attention(layer, x, packing))

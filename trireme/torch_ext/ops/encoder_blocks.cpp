@@ -1,0 +1,434 @@
+// The two halves of an encoder layer, each one node of the autograd graph: what lies between two matrix products is one pass
+// over memory, the LayerNorm's input takes the place of the product it was made from, and the gradient of the residual is
+// what the products for the input's gradient add to.
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+#include "trireme/kernels/attention.h"
+#include "trireme/kernels/bias_gelu.h"
+#include "trireme/kernels/residual_layer_norm.h"
+#include "trireme/torch_ext/ops/ops.h"
+#include "trireme/torch_ext/ops/tensors.h"
+
+namespace trireme::ops {
+
+namespace {
+
+using at::Tensor;
+using at::TensorList;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+at::TensorOptions floats() { return at::TensorOptions(at::kFloat); }
+
+// ---- dropout(h + bias) + residual, LayerNorm: how both blocks end ----
+
+struct Normed {
+  Tensor y, z, mean, rstd;
+};
+
+// z takes h's memory.
+Normed add_and_norm(const Tensor& h, const Tensor& bias, const Tensor& residual, const Tensor& gamma, const Tensor& beta,
+                    double eps, const kernels::Dropout& dropout) {
+  Normed to{at::empty_like(h), h, at::empty({h.size(0)}, floats()), at::empty({h.size(0)}, floats())};
+  Tensor bias_f = as_float(bias), gamma_f = as_float(gamma), beta_f = as_float(beta);
+  with_element_type("residual_layer_norm", h, [&]<class T>(T) {
+    kernels::residual_layer_norm_forward<T>({.x = data<T>(h),
+                                             .bias = data<float>(bias_f),
+                                             .residual = data<T>(residual),
+                                             .gamma = data<float>(gamma_f),
+                                             .beta = data<float>(beta_f),
+                                             .z = data<T>(h),
+                                             .y = data<T>(to.y),
+                                             .mean = data<float>(to.mean),
+                                             .rstd = data<float>(to.rstd),
+                                             .rows = h.size(0),
+                                             .H = h.size(1),
+                                             .eps = static_cast<float>(eps),
+                                             .dropout = dropout});
+  });
+  return to;
+}
+
+struct NormGradients {
+  Tensor residual, h, bias, gamma, beta;
+};
+
+NormGradients add_and_norm_backward(const Tensor& dy_, const Tensor& z, const Tensor& mean, const Tensor& rstd,
+                                    const Tensor& gamma, const kernels::Dropout& dropout) {
+  Tensor dy = dy_.contiguous(), gamma_f = as_float(gamma), dz = at::empty_like(z),
+         dh = dropout.active() ? at::empty_like(z) : dz;
+  NormGradients to{dz, dh, at::empty({z.size(1)}, floats()), at::empty({z.size(1)}, floats()),
+                   at::empty({z.size(1)}, floats())};
+  with_element_type("residual_layer_norm", z, [&]<class T>(T) {
+    kernels::residual_layer_norm_backward<T>({.dy = data<T>(dy),
+                                              .z = data<T>(z),
+                                              .mean = data<float>(mean),
+                                              .rstd = data<float>(rstd),
+                                              .gamma = data<float>(gamma_f),
+                                              .dz = data<T>(dz),
+                                              .dx = data<T>(dh),
+                                              .dbias = data<float>(to.bias),
+                                              .dgamma = data<float>(to.gamma),
+                                              .dbeta = data<float>(to.beta),
+                                              .rows = z.size(0),
+                                              .H = z.size(1),
+                                              .dropout = dropout});
+  });
+  return to;
+}
+
+// Which of x (bit 0) and the weights want a gradient.
+int64_t wanted_of(AutogradContext* ctx, size_t weights) {
+  int64_t wanted = 0;
+  for (size_t i = 0; i <= weights; ++i) wanted |= int64_t{ctx->needs_input_grad(i)} << i;
+  return wanted;
+}
+bool wants(int64_t wanted, size_t i) { return wanted >> i & 1; }
+
+// A gradient as its parameter's type, or nothing where it is not wanted.
+Tensor like_parameter(const Tensor& gradient, const Tensor& parameter) { return gradient.to(parameter.scalar_type()); }
+
+// d(x W^T)/dW
+Tensor weight_gradient(const Tensor& output_gradient, const Tensor& x, bool wanted) {
+  return wanted ? at::mm(output_gradient.t(), x) : at::empty({0}, x.options());
+}
+
+void check_block(const char* op, const Tensor& x, TensorList weights, size_t count) {
+  TORCH_CHECK(x.dim() == 2, op, ": x must be [tokens, hidden]; it has ", x.dim(), " dimensions");
+  TORCH_CHECK(weights.size() == count, op, ": ", weights.size(), " weights were given, ", count, " are needed");
+  for (const Tensor& weight : weights)
+    TORCH_CHECK(weight.defined() && (weight.dim() == 1 || weight.scalar_type() == x.scalar_type()), op, ": a matrix is ",
+                weight.scalar_type(), " and x ", x.scalar_type(), "; they must be the same");
+}
+
+// ---- Self-attention ----
+
+enum SelfAttentionWeight { kWq, kBq, kWk, kBk, kWv, kBv, kWo, kBo, kAttentionGamma, kAttentionBeta, kSelfAttentionWeights };
+
+// Biases as floats, kept alive beside the shape that points to them.
+struct BlockShape {
+  kernels::AttentionShape shape;
+  std::array<Tensor, 3> biases;
+};
+
+BlockShape block_shape(const Tensor& x, TensorList weights, const Tensor& cu_seqlens, int64_t heads,
+                       const kernels::Dropout& dropout) {
+  TORCH_CHECK(
+      cu_seqlens.dim() == 1 && cu_seqlens.scalar_type() == at::kLong && cu_seqlens.is_contiguous() && cu_seqlens.numel() > 0,
+      "self_attention_block: cu_seqlens must be a vector of int64 with one more element than there are sequences");
+  TORCH_CHECK(heads > 0 && x.size(1) % heads == 0, "self_attention_block: a hidden size of ", x.size(1),
+              " cannot be divided into ", heads, " heads");
+  BlockShape block;
+  block.biases = {as_float(weights[kBq]), as_float(weights[kBk]), as_float(weights[kBv])};
+  kernels::AttentionShape& shape = block.shape;
+  shape.cu_seqlens = {cu_seqlens.const_data_ptr<int64_t>(), static_cast<size_t>(cu_seqlens.numel())};
+  TORCH_CHECK(shape.tokens() == x.size(0), "self_attention_block: cu_seqlens ends at ", shape.tokens(), ", but there are ",
+              x.size(0), " tokens");
+  shape.heads = shape.kv_heads = heads;
+  shape.head_size = x.size(1) / heads;
+  shape.scale = 1 / std::sqrt(static_cast<float>(shape.head_size));
+  shape.q_bias = data<float>(block.biases[0]);
+  shape.k_bias = data<float>(block.biases[1]);
+  shape.v_bias = data<float>(block.biases[2]);
+  shape.dropout = dropout;
+  return block;
+}
+
+// Part i of [T, 3 H] as heads.
+template <class T>
+kernels::Heads<T> part(const Tensor& qkv, int64_t i, int64_t head_size) {
+  return {data<std::remove_const_t<T>>(qkv) + i * qkv.size(1) / 3, qkv.size(1), head_size};
+}
+
+template <class T>
+kernels::Heads<T> whole(const Tensor& x, int64_t head_size) {
+  return {data<std::remove_const_t<T>>(x), x.size(1), head_size};
+}
+
+using SelfAttentionResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
+
+// y, and what the backward pass needs: qkv, context, log_sum_exp, z, mean, rstd.
+SelfAttentionResult self_attention_forward(const Tensor& x_, TensorList weights, const Tensor& cu_seqlens, int64_t heads,
+                                           double attention_p, double hidden_p, double eps, const Tensor& seeds) {
+  check_block("self_attention_block", x_, weights, kSelfAttentionWeights);
+  Tensor x = x_.contiguous();
+  const int64_t tokens = x.size(0), H = x.size(1);
+  const BlockShape block = block_shape(x, weights, cu_seqlens, heads, dropout_of(attention_p, seeds, 0));
+  const int64_t size = block.shape.head_size;
+  Tensor qkv = at::empty({tokens, 3 * H}, x.options()), context = at::empty_like(x),
+         lse = at::empty({heads, tokens}, floats());
+  for (int i = 0; i < 3; ++i) {
+    Tensor to = qkv.narrow(1, i * H, H);
+    at::mm_out(to, x, weights[2 * i].t());
+  }
+  with_element_type("self_attention_block", x, [&]<class T>(T) {
+    kernels::attention_forward<T>(block.shape, part<const T>(qkv, 0, size), part<const T>(qkv, 1, size),
+                                  part<const T>(qkv, 2, size), whole<T>(context, size), data<float>(lse));
+  });
+  Normed end = add_and_norm(at::mm(context, weights[kWo].t()), weights[kBo], x, weights[kAttentionGamma],
+                            weights[kAttentionBeta], eps, dropout_of(hidden_p, seeds, 1));
+  return {end.y, qkv, context, lse, end.z, end.mean, end.rstd};
+}
+
+SelfAttentionResult self_attention_forward_meta(const Tensor& x, TensorList, const Tensor&, int64_t heads, double, double,
+                                                double, const Tensor&) {
+  auto rows = x.sym_size(0);
+  auto like = [&] { return x.new_empty_symint(x.sym_sizes()); };
+  auto stats = [&] { return x.new_empty_symint({rows}, floats()); };
+  return {like(), x.new_empty_symint({rows, x.sym_size(1) * 3}),
+          like(), x.new_empty_symint({c10::SymInt(heads), rows}, floats()),
+          like(), stats(),
+          stats()};
+}
+
+// The gradients of x and of the weights.
+std::vector<Tensor> self_attention_backward(const Tensor& dy, const Tensor& x_, TensorList weights, const Tensor& qkv,
+                                            const Tensor& context, const Tensor& lse, const Tensor& z, const Tensor& mean,
+                                            const Tensor& rstd, const Tensor& cu_seqlens, int64_t heads, double attention_p,
+                                            double hidden_p, const Tensor& seeds, int64_t wanted) {
+  Tensor x = x_.contiguous();
+  const int64_t H = x.size(1);
+  const BlockShape block = block_shape(x, weights, cu_seqlens, heads, dropout_of(attention_p, seeds, 0));
+  const int64_t size = block.shape.head_size;
+  NormGradients end = add_and_norm_backward(dy, z, mean, rstd, weights[kAttentionGamma], dropout_of(hidden_p, seeds, 1));
+  Tensor output_weight = weight_gradient(end.h, context, wants(wanted, 1 + kWo));
+  Tensor d_context = at::mm(end.h, weights[kWo]);
+  end.h = Tensor();
+  Tensor d_qkv = at::empty_like(qkv), d_bias = at::empty({3, H}, floats());
+  with_element_type("self_attention_block", x, [&]<class T>(T) {
+    float* bias = data<float>(d_bias);
+    kernels::attention_backward<T>(
+        block.shape, part<const T>(qkv, 0, size), part<const T>(qkv, 1, size), part<const T>(qkv, 2, size),
+        whole<const T>(context, size), data<float>(lse), whole<const T>(d_context, size),
+        {part<T>(d_qkv, 0, size), part<T>(d_qkv, 1, size), part<T>(d_qkv, 2, size), bias, bias + H, bias + 2 * H});
+  });
+  std::vector<Tensor> gradients(1 + kSelfAttentionWeights);
+  gradients[0] = end.residual;
+  for (int i = 0; i < 3; ++i) {
+    Tensor d_part = d_qkv.narrow(1, i * H, H);
+    if (wants(wanted, 0)) gradients[0].addmm_(d_part, weights[2 * i]);
+    gradients[1 + 2 * i] = weight_gradient(d_part, x, wants(wanted, 1 + 2 * i));
+    gradients[2 + 2 * i] = like_parameter(d_bias[i].clone(), weights[2 * i + 1]);
+  }
+  gradients[1 + kWo] = output_weight;
+  gradients[1 + kBo] = like_parameter(end.bias, weights[kBo]);
+  gradients[1 + kAttentionGamma] = like_parameter(end.gamma, weights[kAttentionGamma]);
+  gradients[1 + kAttentionBeta] = like_parameter(end.beta, weights[kAttentionBeta]);
+  return gradients;
+}
+
+std::vector<Tensor> gradients_meta(const Tensor& x, TensorList weights) {
+  std::vector<Tensor> gradients{x.new_empty_symint(x.sym_sizes())};
+  for (const Tensor& weight : weights) gradients.push_back(weight.new_empty_symint(weight.sym_sizes()));
+  return gradients;
+}
+
+std::vector<Tensor> self_attention_backward_meta(const Tensor&, const Tensor& x, TensorList weights, const Tensor&,
+                                                 const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                                                 const Tensor&, int64_t, double, double, const Tensor&, int64_t) {
+  return gradients_meta(x, weights);
+}
+
+// ---- Feed-forward ----
+
+enum FeedForwardWeight { kW1, kB1, kW2, kB2, kFeedForwardGamma, kFeedForwardBeta, kFeedForwardWeights };
+
+using FeedForwardResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
+
+kernels::Gelu gelu_form(bool tanh) { return tanh ? kernels::Gelu::tanh : kernels::Gelu::erf; }
+
+// y, and what the backward pass needs: h (before the bias and GELU), g (after it), z, mean, rstd.
+FeedForwardResult feed_forward_forward(const Tensor& x_, TensorList weights, bool tanh, double hidden_p, double eps,
+                                       const Tensor& seeds) {
+  check_block("feed_forward_block", x_, weights, kFeedForwardWeights);
+  Tensor x = x_.contiguous();
+  Tensor h = at::mm(x, weights[kW1].t()), g = at::empty_like(h), bias = as_float(weights[kB1]);
+  with_element_type("feed_forward_block", x, [&]<class T>(T) {
+    kernels::bias_gelu_forward<T>({.x = data<T>(h),
+                                   .bias = data<float>(bias),
+                                   .y = data<T>(g),
+                                   .rows = h.size(0),
+                                   .H = h.size(1),
+                                   .form = gelu_form(tanh)});
+  });
+  Normed end = add_and_norm(at::mm(g, weights[kW2].t()), weights[kB2], x, weights[kFeedForwardGamma],
+                            weights[kFeedForwardBeta], eps, dropout_of(hidden_p, seeds, 0));
+  return {end.y, h, g, end.z, end.mean, end.rstd};
+}
+
+FeedForwardResult feed_forward_forward_meta(const Tensor& x, TensorList weights, bool, double, double, const Tensor&) {
+  auto rows = x.sym_size(0);
+  auto like = [&] { return x.new_empty_symint(x.sym_sizes()); };
+  auto inner = [&] { return x.new_empty_symint({rows, weights[kW1].sym_size(0)}); };
+  auto stats = [&] { return x.new_empty_symint({rows}, floats()); };
+  return {like(), inner(), inner(), like(), stats(), stats()};
+}
+
+std::vector<Tensor> feed_forward_backward(const Tensor& dy, const Tensor& x_, TensorList weights, const Tensor& h,
+                                          const Tensor& g, const Tensor& z, const Tensor& mean, const Tensor& rstd,
+                                          bool tanh, double hidden_p, const Tensor& seeds, int64_t wanted) {
+  Tensor x = x_.contiguous();
+  NormGradients end = add_and_norm_backward(dy, z, mean, rstd, weights[kFeedForwardGamma], dropout_of(hidden_p, seeds, 0));
+  Tensor w2 = weight_gradient(end.h, g, wants(wanted, 1 + kW2));
+  Tensor d_inner = at::mm(end.h, weights[kW2]);
+  Tensor bias = as_float(weights[kB1]), d_bias = at::empty({h.size(1)}, floats());
+  with_element_type("feed_forward_block", x, [&]<class T>(T) {
+    kernels::bias_gelu_backward<T>({.dy = data<T>(d_inner),
+                                    .x = data<T>(h),
+                                    .bias = data<float>(bias),
+                                    .dx = data<T>(d_inner),
+                                    .dbias = data<float>(d_bias),
+                                    .rows = h.size(0),
+                                    .H = h.size(1),
+                                    .form = gelu_form(tanh)});
+  });
+  if (wants(wanted, 0)) end.residual.addmm_(d_inner, weights[kW1]);
+  return {end.residual,
+          weight_gradient(d_inner, x, wants(wanted, 1 + kW1)),
+          like_parameter(d_bias, weights[kB1]),
+          w2,
+          like_parameter(end.bias, weights[kB2]),
+          like_parameter(end.gamma, weights[kFeedForwardGamma]),
+          like_parameter(end.beta, weights[kFeedForwardBeta])};
+}
+
+std::vector<Tensor> feed_forward_backward_meta(const Tensor&, const Tensor& x, TensorList weights, const Tensor&,
+                                               const Tensor&, const Tensor&, const Tensor&, const Tensor&, bool, double,
+                                               const Tensor&, int64_t) {
+  return gradients_meta(x, weights);
+}
+
+// ---- Autograd ----
+
+template <class Signature>
+auto operator_named(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
+}
+
+// Gradients for x and the weights, nothing for the `others`.
+variable_list as_inputs(std::vector<Tensor> gradients, int64_t wanted, size_t others) {
+  variable_list inputs(gradients.size() + others);
+  for (size_t i = 0; i < gradients.size(); ++i)
+    if (wants(wanted, i)) inputs[i] = std::move(gradients[i]);
+  return inputs;
+}
+
+struct SelfAttentionBlock : torch::autograd::Function<SelfAttentionBlock> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& wq, const Tensor& bq, const Tensor& wk,
+                        const Tensor& bk, const Tensor& wv, const Tensor& bv, const Tensor& wo, const Tensor& bo,
+                        const Tensor& gamma, const Tensor& beta, const Tensor& cu_seqlens, int64_t heads, double attention_p,
+                        double hidden_p, double eps) {
+    at::AutoDispatchBelowADInplaceOrView below;
+    Tensor seeds = draw_seeds(2, attention_p > 0 || hidden_p > 0);
+    std::vector<Tensor> weights{wq, bq, wk, bk, wv, bv, wo, bo, gamma, beta};
+    static auto op = operator_named<decltype(self_attention_forward)>("trireme::self_attention_block_forward");
+    auto [y, qkv, context, lse, z, mean, rstd] = op.call(x, weights, cu_seqlens, heads, attention_p, hidden_p, eps, seeds);
+    variable_list saved{x};
+    saved.insert(saved.end(), weights.begin(), weights.end());
+    for (const Tensor& each : {qkv, context, lse, z, mean, rstd, cu_seqlens, seeds}) saved.push_back(each);
+    ctx->save_for_backward(saved);
+    ctx->saved_data["heads"] = heads;
+    ctx->saved_data["attention_p"] = attention_p;
+    ctx->saved_data["hidden_p"] = hidden_p;
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    variable_list saved = ctx->get_saved_variables();
+    TensorList all = saved;
+    const int64_t wanted = wanted_of(ctx, kSelfAttentionWeights);
+    static auto op = operator_named<decltype(self_attention_backward)>("trireme::self_attention_block_backward");
+    TensorList weights = all.slice(1, kSelfAttentionWeights), rest = all.slice(1 + kSelfAttentionWeights);
+    return as_inputs(op.call(gradients[0], all[0], weights, rest[0], rest[1], rest[2], rest[3], rest[4], rest[5], rest[6],
+                             ctx->saved_data["heads"].toInt(), ctx->saved_data["attention_p"].toDouble(),
+                             ctx->saved_data["hidden_p"].toDouble(), rest[7], wanted),
+                     wanted, 5);
+  }
+};
+
+struct FeedForwardBlock : torch::autograd::Function<FeedForwardBlock> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2,
+                        const Tensor& b2, const Tensor& gamma, const Tensor& beta, bool tanh, double hidden_p, double eps) {
+    at::AutoDispatchBelowADInplaceOrView below;
+    Tensor seeds = draw_seeds(1, hidden_p > 0);
+    std::vector<Tensor> weights{w1, b1, w2, b2, gamma, beta};
+    static auto op = operator_named<decltype(feed_forward_forward)>("trireme::feed_forward_block_forward");
+    auto [y, h, g, z, mean, rstd] = op.call(x, weights, tanh, hidden_p, eps, seeds);
+    variable_list saved{x};
+    saved.insert(saved.end(), weights.begin(), weights.end());
+    for (const Tensor& each : {h, g, z, mean, rstd, seeds}) saved.push_back(each);
+    ctx->save_for_backward(saved);
+    ctx->saved_data["tanh"] = tanh;
+    ctx->saved_data["hidden_p"] = hidden_p;
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    variable_list saved = ctx->get_saved_variables();
+    TensorList all = saved;
+    const int64_t wanted = wanted_of(ctx, kFeedForwardWeights);
+    static auto op = operator_named<decltype(feed_forward_backward)>("trireme::feed_forward_block_backward");
+    TensorList weights = all.slice(1, kFeedForwardWeights), rest = all.slice(1 + kFeedForwardWeights);
+    return as_inputs(op.call(gradients[0], all[0], weights, rest[0], rest[1], rest[2], rest[3], rest[4],
+                             ctx->saved_data["tanh"].toBool(), ctx->saved_data["hidden_p"].toDouble(), rest[5], wanted),
+                     wanted, 3);
+  }
+};
+
+}  // namespace
+
+Tensor self_attention_block(const Tensor& x, TensorList w, const Tensor& cu_seqlens, int64_t heads, double attention_p,
+                            double hidden_p, double eps) {
+  check_block("self_attention_block", x, w, kSelfAttentionWeights);
+  return SelfAttentionBlock::apply(x, w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], cu_seqlens, heads,
+                                   attention_p, hidden_p, eps);
+}
+
+Tensor feed_forward_block(const Tensor& x, TensorList w, bool tanh, double hidden_p, double eps) {
+  check_block("feed_forward_block", x, w, kFeedForwardWeights);
+  return FeedForwardBlock::apply(x, w[0], w[1], w[2], w[3], w[4], w[5], tanh, hidden_p, eps);
+}
+
+TORCH_LIBRARY_FRAGMENT(trireme, m) {
+  m.def(
+      "self_attention_block_forward(Tensor x, Tensor[] weights, Tensor cu_seqlens, int heads, float attention_p, float "
+      "hidden_p, float eps, "
+      "Tensor seeds) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
+  m.def(
+      "self_attention_block_backward(Tensor y_gradient, Tensor x, Tensor[] weights, Tensor qkv, Tensor context, Tensor lse, "
+      "Tensor z, Tensor "
+      "mean, Tensor rstd, Tensor cu_seqlens, int heads, float attention_p, float hidden_p, Tensor seeds, int wanted) -> "
+      "Tensor[]");
+  m.def(
+      "self_attention_block(Tensor x, Tensor[] weights, Tensor cu_seqlens, int heads, float attention_p, float hidden_p, "
+      "float eps) -> "
+      "Tensor");
+  m.def(
+      "feed_forward_block_forward(Tensor x, Tensor[] weights, bool tanh, float hidden_p, float eps, Tensor seeds) -> "
+      "(Tensor, Tensor, "
+      "Tensor, Tensor, Tensor, Tensor)");
+  m.def(
+      "feed_forward_block_backward(Tensor y_gradient, Tensor x, Tensor[] weights, Tensor h, Tensor g, Tensor z, Tensor "
+      "mean, Tensor rstd, "
+      "bool tanh, float hidden_p, Tensor seeds, int wanted) -> Tensor[]");
+  m.def("feed_forward_block(Tensor x, Tensor[] weights, bool tanh, float hidden_p, float eps) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(trireme, CPU, m) {
+  m.impl("self_attention_block_forward", &self_attention_forward);
+  m.impl("self_attention_block_backward", &self_attention_backward);
+  m.impl("feed_forward_block_forward", &feed_forward_forward);
+  m.impl("feed_forward_block_backward", &feed_forward_backward);
+}
+TORCH_LIBRARY_IMPL(trireme, Meta, m) {
+  m.impl("self_attention_block_forward", &self_attention_forward_meta);
+  m.impl("self_attention_block_backward", &self_attention_backward_meta);
+  m.impl("feed_forward_block_forward", &feed_forward_forward_meta);
+  m.impl("feed_forward_block_backward", &feed_forward_backward_meta);
+}
+TORCH_LIBRARY_IMPL(trireme, CompositeImplicitAutograd, m) {
+  m.impl("self_attention_block", &self_attention_block);
+  m.impl("feed_forward_block", &feed_forward_block);
+}
+
+}  // namespace trireme::ops

@@ -1,0 +1,50 @@
+// Between torch's tensors and the kernels' plain pointers.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include "trireme/base/error.h"
+#include "trireme/base/float16.h"
+#include "trireme/kernels/dropout.h"
+
+namespace trireme::ops {
+
+template <class T>
+T* data(const at::Tensor& x) {
+  return static_cast<T*>(x.mutable_data_ptr());
+}
+
+// nullptr where there is none.
+template <class T>
+T* data(const std::optional<at::Tensor>& x) {
+  return x && x->defined() ? data<T>(*x) : nullptr;
+}
+
+// body(T{}) with the kernels' type for the tensor's.
+template <class Body>
+void with_element_type(const char* op, const at::Tensor& x, const Body& body) {
+  TORCH_CHECK(x.device().is_cpu(), op, ": the tensor lies on ", x.device(), "; it must lie in the CPU's memory");
+  if (x.scalar_type() == at::kFloat) return body(float{});
+  if (x.scalar_type() == at::kBFloat16) return body(bfloat16{});
+  TORCH_CHECK_NOT_IMPLEMENTED(false, op, ": ", x.scalar_type(), " is not supported; float32 and bfloat16 are");
+}
+
+// Parameters as the kernels take them: contiguous floats.
+inline at::Tensor as_float(const at::Tensor& x) { return x.to(at::kFloat).contiguous(); }
+inline std::optional<at::Tensor> as_float(const std::optional<at::Tensor>& x) {
+  return x && x->defined() ? std::optional(as_float(*x)) : std::nullopt;
+}
+
+// Element i of the seeds, if there is anything to drop.
+inline kernels::Dropout dropout_of(double p, const at::Tensor& seeds, int64_t i) {
+  if (p == 0) return {};
+  return kernels::make_dropout(p, static_cast<uint64_t>(seeds.const_data_ptr<int64_t>()[i]));
+}
+
+// n seeds from torch's CPU generator, so that manual_seed, rng_state and checkpointing behave; none is drawn where nothing
+// is dropped.
+inline at::Tensor draw_seeds(int64_t n, bool wanted) {
+  return wanted ? at::randint(std::numeric_limits<int64_t>::max(), {n}, at::kLong) : at::empty({0}, at::kLong);
+}
+
+}  // namespace trireme::ops
