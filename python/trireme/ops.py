@@ -40,3 +40,8 @@ def self_attention_block(
 def feed_forward_block(x: torch.Tensor, weights: Sequence[torch.Tensor], tanh: bool, hidden_p: float, eps: float) -> torch.Tensor:
     """``LayerNorm(x + dropout(W_2 gelu(W_1 x + b_1) + b_2))`` for x: [T, H]. weights: W_1, b_1, W_2, b_2, gamma, beta."""
     return torch.ops.trireme.feed_forward_block(x, weights, tanh, hidden_p, eps)
+
+
+def measure_fma_peak(seconds: float) -> float:
+    """GFLOP/s of nothing but fused multiply-adds on torch's threads: what a benchmark is compared with."""
+    return torch.ops.trireme.measure_fma_peak(seconds)
