@@ -1,59 +1,73 @@
 // GELU and its derivative, per ISA level. bias is there.
 
-// Phi(-a) for a >= 0, the normal distribution's tail, as exp(-a R(a)) / 2. R(a) = -log(2 Phi(-a)) / a is smooth: a
-// polynomial of degree 9 on [0, 5.5] gives Phi(-a) within 6.4e-9, and within 6.5e-7 of itself (coefficients by reweighted
-// least squares, towards the least maximum of |error of R| * a * (Phi(-a) + 0.01)). No division, no branch. From 5.5 on,
-// where Phi is below 1.9e-8, R follows its tangent.
+TRIREME_INLINE Floats magnitude(Floats x) { return (Floats)((Words)x & 0x7fffffffu); }
+
+// 2^y for y <= 0, and 0 below -125; NaN stays NaN. 2^n 2^f with n the nearest integer: a polynomial of degree 6 gives 2^f
+// within 2e-9 of itself, and n goes straight into its exponent.
+TRIREME_INLINE Floats power_of_two_below_1(Floats y) {
+  Floats n = round(y), f = y - n;
+  Floats p = broadcast(1.535336201e-04f);
+  p = fma(p, f, broadcast(1.339887446e-03f));
+  p = fma(p, f, broadcast(9.618437358e-03f));
+  p = fma(p, f, broadcast(5.550332471e-02f));
+  p = fma(p, f, broadcast(2.402264791e-01f));
+  p = fma(p, f, broadcast(6.931472029e-01f));
+  p = fma(p, f, broadcast(1.0f));
+  Words bits = (Words)p + ((Words)__builtin_convertvector(n, Ints) << 23);
+  return y < -125.0f ? Floats{} : (Floats)bits;
+}
+
+// Phi(-a) for a >= 0, the normal distribution's tail, as 2^(a R(a)) / 2. R(a) = log2(2 Phi(-a)) / a is smooth: a polynomial
+// of degree 9 gives Phi(-a) within 6.4e-9, and within 6.5e-7 of itself up to a = 5.5 (coefficients by reweighted least
+// squares there, towards the least maximum of |error of R| * a * (Phi(-a) + 0.01)). Beyond, where Phi is below 1.9e-8, a
+// R(a) goes on falling, like log2(Phi) until 9, then faster. No division, no branch.
 TRIREME_INLINE Floats normal_tail(Floats a) {
-  Floats t = min(broadcast(5.5f), a);
-  Floats r = broadcast(1.894576338e-08f);
-  r = fma(r, t, broadcast(-5.642093363e-07f));
-  r = fma(r, t, broadcast(7.227118021e-06f));
-  r = fma(r, t, broadcast(-5.061066334e-05f));
-  r = fma(r, t, broadcast(1.851086900e-04f));
-  r = fma(r, t, broadcast(1.879888283e-05f));
-  r = fma(r, t, broadcast(-4.838406413e-03f));
-  r = fma(r, t, broadcast(3.636486040e-02f));
-  r = fma(r, t, broadcast(3.183028887e-01f));
-  r = fma(r, t, broadcast(7.978851070e-01f));
-  r = fma(a - t, broadcast(0.469f), r);
-  return exp(-a * r) * 0.5f;
+  Floats r = broadcast(-2.733295888e-08f);
+  r = fma(r, a, broadcast(8.139820115e-07f));
+  r = fma(r, a, broadcast(-1.042652733e-05f));
+  r = fma(r, a, broadcast(7.301575301e-05f));
+  r = fma(r, a, broadcast(-2.670553890e-04f));
+  r = fma(r, a, broadcast(-2.712105503e-05f));
+  r = fma(r, a, broadcast(6.980344938e-03f));
+  r = fma(r, a, broadcast(-5.246340376e-02f));
+  r = fma(r, a, broadcast(-4.592139991e-01f));
+  r = fma(r, a, broadcast(-1.151104887e+00f));
+  return power_of_two_below_1(a * r) * 0.5f;
 }
 
 TRIREME_INLINE Floats normal_distribution(Floats x) {
-  Floats tail = normal_tail(x < 0.0f ? -x : x);
+  Floats tail = normal_tail(magnitude(x));
   return x < 0.0f ? tail : 1.0f - tail;
 }
 
-// Where |x| is larger, the derivatives are their limits to the last bit, and x^3 cannot overflow. NaN stays NaN.
-TRIREME_INLINE Floats within_12(Floats x) { return max(broadcast(-12.0f), min(broadcast(12.0f), x)); }
+// The tanh form: (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)) with 2u = sqrt(8 / pi) (x + 0.044715 x^3). This is log2 of exp(-2u),
+// for x >= 0.
+constexpr float kTanhLinear = -2.302208198f, kTanhCubic = -0.1029432396f;  // -sqrt(8 / pi) log2(e), and times 0.044715
+TRIREME_INLINE Floats tanh_exponent(Floats a) { return a * fma(a * a, broadcast(kTanhCubic), broadcast(kTanhLinear)); }
 
-constexpr float kTanhCubic = 0.044715f, kTwoSqrtTwoOverPi = 1.5957691216f;
-
+// With e = exp(-2u(|x|)), 1 / (1 + exp(-2u(x))) is 1 / (1 + e) for positive x and e / (1 + e) for negative x: nothing
+// overflows, nothing cancels.
 template <Gelu form>
 TRIREME_INLINE Floats gelu(Floats x) {
   if constexpr (form == Gelu::erf) return x * normal_distribution(x);
-  // (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)).
-  Floats near = within_12(x);
-  Floats minus_2u = near * fma(near * near, broadcast(-kTwoSqrtTwoOverPi * kTanhCubic), broadcast(-kTwoSqrtTwoOverPi));
-  return x / (exp(minus_2u) + 1.0f);
+  Floats e = power_of_two_below_1(tanh_exponent(magnitude(x)));
+  return x * (x < 0.0f ? e : broadcast(1.0f)) / (e + 1.0f);
 }
 
 template <Gelu form>
 TRIREME_INLINE Floats gelu_derivative(Floats x) {
-  x = within_12(x);
+  // Where |x| is larger, the derivatives are their limits, and infinity times 0 does not occur. NaN stays NaN.
+  x = max(broadcast(-12.0f), min(broadcast(12.0f), x));
   if constexpr (form == Gelu::erf) {
-    constexpr float kOneOverSqrtTwoPi = 0.3989422804f;
-    return fma(x * kOneOverSqrtTwoPi, exp(x * x * -0.5f), normal_distribution(x));
+    constexpr float kHalfLog2E = 0.7213475204f, kOneOverSqrtTwoPi = 0.3989422804f;
+    return fma(x * kOneOverSqrtTwoPi, power_of_two_below_1(x * x * -kHalfLog2E), normal_distribution(x));
   }
-  // With e = exp(-2u) and s = 1 / (1 + e): s + x s (1 - s) 2u', and 1 - s is e s, which loses nothing where s is almost 1. e
-  // is finite: 2u > -143 where x is -12, so it is cut at exp(80); s^2 e is then as good as 0.
-  Floats square = x * x;
-  Floats minus_2u = x * fma(square, broadcast(-kTwoSqrtTwoOverPi * kTanhCubic), broadcast(-kTwoSqrtTwoOverPi));
-  Floats e = exp(min(broadcast(80.0f), minus_2u));
-  Floats s = 1.0f / (e + 1.0f);
-  Floats slope = fma(square, broadcast(3 * kTwoSqrtTwoOverPi * kTanhCubic), broadcast(kTwoSqrtTwoOverPi));
-  return fma(x * slope, e * s * s, s);
+  // With s = 1 / (1 + exp(-2u)): s + x s (1 - s) 2u'. s (1 - s) = e / (1 + e)^2 for either sign.
+  constexpr float kLinear = 1.5957691216f, kCubic = 3 * 0.0713548163f;  // of 2u'
+  Floats e = power_of_two_below_1(tanh_exponent(magnitude(x)));
+  Floats inverse = 1.0f / (e + 1.0f), other = e * inverse;
+  Floats slope = x * fma(x * x, broadcast(kCubic), broadcast(kLinear));
+  return fma(slope, other * inverse, x < 0.0f ? other : inverse);
 }
 
 template <Gelu form, class T>

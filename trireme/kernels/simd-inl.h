@@ -1,6 +1,7 @@
 // What kernels are written with: the compiler's own vector types and operators, and these functions. The file of the level,
 // simd_<level>-inl.h, defines the types Floats, Ints, Words (uint32_t) of kLanes each, Halves (uint16_t), and
 //   fma, sqrt, round(Floats)           multiply_lower(uint64 lanes)
+//   min, max(Floats, Floats)           b where either is NaN
 //   sum, max (over the lanes)          zero_extend(Halves), truncate(Words)
 //   load_first(float*, n), store_first(float*, Floats, n)   the first n <= kLanes elements; touches no others, 0 where not
 //   loaded
@@ -88,10 +89,6 @@ TRIREME_INLINE Words quiet_bits(Floats x) { return x != x ? (Words)x | 0x400000 
 TRIREME_INLINE Halves upper_half(Words bits) { return truncate(bits >> 16); }
 TRIREME_INLINE Halves lower_half(Words bits) { return truncate(bits); }
 TRIREME_INLINE Floats join_halves(Halves upper, Halves lower) { return (Floats)(zero_extend(upper) << 16 | zero_extend(lower)); }
-
-// b where either is NaN.
-TRIREME_INLINE Floats max(Floats a, Floats b) { return a > b ? a : b; }
-TRIREME_INLINE Floats min(Floats a, Floats b) { return a < b ? a : b; }
 
 // 2^x for integers -127 <= x <= 128, as floats; 0 and infinity at the ends.
 TRIREME_INLINE Floats power_of_two(Floats x) { return (Floats)((__builtin_convertvector(x, Ints) + 127) << 23); }

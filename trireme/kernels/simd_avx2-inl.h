@@ -19,6 +19,9 @@ TRIREME_INLINE Floats round(Floats x) {
   return (Floats)_mm256_round_ps((__m256)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
+TRIREME_INLINE Floats max(Floats a, Floats b) { return (Floats)_mm256_max_ps((__m256)a, (__m256)b); }
+TRIREME_INLINE Floats min(Floats a, Floats b) { return (Floats)_mm256_min_ps((__m256)a, (__m256)b); }
+
 TRIREME_INLINE Vec<uint64_t> multiply_lower(Vec<uint64_t> a, Vec<uint64_t> b) {
   return (Vec<uint64_t>)_mm256_mul_epu32((__m256i)a, (__m256i)b);
 }

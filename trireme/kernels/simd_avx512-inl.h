@@ -22,6 +22,9 @@ TRIREME_INLINE Floats round(Floats x) {
   return (Floats)_mm512_maskz_roundscale_ps(kAllLanes, (__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
+TRIREME_INLINE Floats max(Floats a, Floats b) { return (Floats)_mm512_maskz_max_ps(kAllLanes, (__m512)a, (__m512)b); }
+TRIREME_INLINE Floats min(Floats a, Floats b) { return (Floats)_mm512_maskz_min_ps(kAllLanes, (__m512)a, (__m512)b); }
+
 TRIREME_INLINE Vec<uint64_t> multiply_lower(Vec<uint64_t> a, Vec<uint64_t> b) {
   return (Vec<uint64_t>)_mm512_maskz_mul_epu32(0xff, (__m512i)a, (__m512i)b);
 }

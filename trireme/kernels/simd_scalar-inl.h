@@ -21,6 +21,9 @@ TRIREME_INLINE Floats sqrt(Floats x) {
 // Nearest integer, for |x| < 2^22: adding 1.5 * 2^23 leaves no bits for a fraction.
 TRIREME_INLINE Floats round(Floats x) { return (x + 12582912.0f) - 12582912.0f; }
 
+TRIREME_INLINE Floats max(Floats a, Floats b) { return a > b ? a : b; }
+TRIREME_INLINE Floats min(Floats a, Floats b) { return a < b ? a : b; }
+
 // The product of the lower halves of 64-bit lanes.
 TRIREME_INLINE Vec<uint64_t> multiply_lower(Vec<uint64_t> a, Vec<uint64_t> b) {
   return (a & 0xffffffffu) * (b & 0xffffffffu);
