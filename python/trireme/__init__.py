@@ -4,8 +4,8 @@ Installed beside PyTorch, it is there at ``import torch``: ``torch.distributed.i
 
     trireme.optimize          makes a model, and its optimizer, fast in place
     trireme.ops               the operators it uses
-    trireme.optim             fused optimizers, as torch.optim's
     trireme.ProcessGroupCCL   the c10d backend (also torch.distributed.ProcessGroupCCL)
+    trireme.optim             AdamW and others in one pass over memory, called as torch.optim's
     trireme.__version__
 
 Importing this module loads neither torch nor the C++ libraries; the first use does.
@@ -14,9 +14,10 @@ Importing this module loads neither torch nor the C++ libraries; the first use d
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["ProcessGroupCCL", "__version__", "optimize"]
+__all__ = ["ProcessGroupCCL", "__version__", "optim", "optimize"]
 
 if TYPE_CHECKING:
+    from trireme import optim
     from trireme._bindings import ProcessGroupCCL
     from trireme._optimize import optimize
 
@@ -30,4 +31,8 @@ def __getattr__(name: str) -> Any:
         from trireme._optimize import optimize
 
         return optimize
+    if name == "optim":
+        import importlib
+
+        return importlib.import_module("trireme.optim")
     raise AttributeError(f"module 'trireme' has no attribute '{name}'")

@@ -3,6 +3,7 @@
 //   fma, sqrt, round(Floats)           multiply_lower(uint64 lanes)
 //   min, max(Floats, Floats)           b where either is NaN
 //   sum, max (over the lanes)          zero_extend(Halves), truncate(Words)
+//   widen_lower, widen_upper(Floats)   half of the lanes as doubles
 //   load_first(float*, n), store_first(float*, Floats, n)   the first n <= kLanes elements; touches no others, 0 where not
 //   loaded
 //   stream(float*, Floats), stream(uint16_t*, Halves)       stores past the cache, to aligned places; finish_streams()

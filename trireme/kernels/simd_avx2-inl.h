@@ -33,6 +33,9 @@ TRIREME_INLINE Halves truncate(Words x) {
   return (Halves)_mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
 }
 
+TRIREME_INLINE Vec<double> widen_lower(Floats x) { return (Vec<double>)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)x)); }
+TRIREME_INLINE Vec<double> widen_upper(Floats x) { return (Vec<double>)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)x, 1)); }
+
 TRIREME_INLINE float sum(Floats x) {
   __m128 four = _mm_add_ps(_mm256_castps256_ps128((__m256)x), _mm256_extractf128_ps((__m256)x, 1));
   __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));

@@ -35,6 +35,9 @@ TRIREME_INLINE Halves truncate(Words x) { return (Halves)_mm512_maskz_cvtepi32_e
 TRIREME_INLINE VectorOf<float, 32> lower(Floats x) { return __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7); }
 TRIREME_INLINE VectorOf<float, 32> upper(Floats x) { return __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15); }
 
+TRIREME_INLINE Vec<double> widen_lower(Floats x) { return (Vec<double>)_mm512_maskz_cvtps_pd(0xff, _mm512_maskz_extractf32x8_ps(0xff, (__m512)x, 0)); }
+TRIREME_INLINE Vec<double> widen_upper(Floats x) { return (Vec<double>)_mm512_maskz_cvtps_pd(0xff, (__m256)upper(x)); }
+
 TRIREME_INLINE float sum(Floats x) {
   __m256 eight = (__m256)(lower(x) + upper(x));
   __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));

@@ -32,6 +32,9 @@ TRIREME_INLINE Vec<uint64_t> multiply_lower(Vec<uint64_t> a, Vec<uint64_t> b) {
 TRIREME_INLINE Words zero_extend(Halves x) { return __builtin_convertvector(x, Words); }
 TRIREME_INLINE Halves truncate(Words x) { return __builtin_convertvector(x, Halves); }
 
+TRIREME_INLINE Vec<double> widen_lower(Floats x) { return Vec<double>{x[0], x[1]}; }
+TRIREME_INLINE Vec<double> widen_upper(Floats x) { return Vec<double>{x[2], x[3]}; }
+
 TRIREME_INLINE float sum(Floats x) { return (x[0] + x[2]) + (x[1] + x[3]); }
 TRIREME_INLINE float max(Floats x) {
   float a = x[0] > x[2] ? x[0] : x[2], b = x[1] > x[3] ? x[1] : x[3];

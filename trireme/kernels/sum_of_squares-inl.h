@@ -4,20 +4,16 @@
 constexpr int kSums = 32;
 
 struct SumOfSquares {
-  using Doubles = Vec<double>;
-  using HalfFloats = VectorOf<float, kVectorBytes / 2>;
   static constexpr int kDoubleLanes = kLanes / 2;
 
-  Doubles sums[kSums / kDoubleLanes] = {};
+  Vec<double> sums[kSums / kDoubleLanes] = {};
 
-  // kLanes elements, the ones that begin at `place` of every 32.
+  // kLanes elements, the ones that begin at `place` of every 32. Squares are exact before they are added, so fused or not is
+  // the same.
   TRIREME_INLINE void add(int place, Floats x) {
-    HalfFloats half[2];
-    __builtin_memcpy(&half, &x, sizeof x);
-    for (int h = 0; h < 2; ++h) {
-      Doubles wide = __builtin_convertvector(half[h], Doubles);
-      sums[place / kDoubleLanes + h] += wide * wide;  // exact before it is added, so fused or not is the same
-    }
+    Vec<double> lower = widen_lower(x), upper = widen_upper(x);
+    sums[place / kDoubleLanes] += lower * lower;
+    sums[place / kDoubleLanes + 1] += upper * upper;
   }
 
   TRIREME_INLINE double total() const {
