@@ -2,7 +2,7 @@
 # Runs every test on a fresh Debian 12 machine, as root or with sudo: installs what is missing, builds, tests.
 #
 #   ./test.sh          unit tests, oneCCL programs, ranks as processes, the PyTorch backend, hosts in network namespaces (those as root only)
-#   ./test.sh --long   also the address, undefined-behaviour and thread sanitizers, fuzzing and soaks
+#   ./test.sh --long   also the address, undefined-behaviour and thread sanitizers, fuzzing, soaks, and Open MPI's and Intel's mpirun
 #
 # Ends with "N passed, N failed, N skipped" and a non-zero exit code if anything failed.
 set -euo pipefail
@@ -57,6 +57,7 @@ if $long; then
   unit_tests tsan -R "$thread_tests"
   launcher=()
   build fuzz
+  install_mpis
   python_tests -m ""
 else
   python_tests

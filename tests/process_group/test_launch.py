@@ -12,12 +12,13 @@ from trireme import _launch, _library
 
 from tests.multiprocess.ranks import MpirunRanks
 
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 SUM = """
-import torch, torch.distributed as dist
+import os, torch, torch.distributed as dist
 dist.init_process_group("ccl")
 tensor = torch.ones(3)
 dist.all_reduce(tensor)
-print(f"sum {int(tensor[0])} of rank {dist.get_rank()}\\n", end="", flush=True)  # one write: ranks may share a pipe
+print(f"sum {int(tensor[0])} of rank {dist.get_rank()}, port {os.environ['MASTER_PORT']}\\n", end="", flush=True)  # one write: ranks may share a pipe
 dist.destroy_process_group()
 """
 HYDRA = {"PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "4"}
@@ -82,12 +83,33 @@ def test_another_torch_is_a_sentence():
     assert "built for torch 2.13.0, but torch 2.14.1+cpu is running" in _library.why_not("2.14.1+cpu", "2.13.0+cpu")
 
 
-@pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun (Debian: mpich)")
-def test_mpirun_alone(tmp_path):
+def find_mpirun(package: str, other: str | None) -> str | None:
+    """Of the package that test.sh --long installs, else the other."""
+    return shutil.which(REPOSITORY / "build" / "mpis" / package / "bin" / "mpirun") or other
+
+
+# The mpirun, what to start it with, and a variable that only this launcher sets: the others' mpirun must not have run instead.
+MPIRUNS = {
+    "MPICH": (shutil.which("mpirun.mpich"), (), "PMI_RANK"),
+    "Intel MPI": (find_mpirun("impi-rt", shutil.which("mpirun", path=os.environ.get("I_MPI_ROOT", "/nowhere") + "/bin")), (), "I_MPI_HYDRA_UUID"),
+    "Open MPI": (find_mpirun("openmpi", shutil.which("mpirun.openmpi")), ("--oversubscribe",), "OMPI_COMM_WORLD_RANK"),
+}
+
+
+@pytest.mark.parametrize("name", MPIRUNS)
+def test_mpirun_alone(tmp_path, name):
+    mpirun, options, proof = MPIRUNS[name]
+    if mpirun is None:
+        pytest.skip(f"no mpirun of {name}'s: Debian's mpich, and test.sh --long for the others, or I_MPI_ROOT")
+    prefix = pathlib.Path(mpirun).parents[1]
     env = {"OMP_NUM_THREADS": "1"}
-    with MpirunRanks([sys.executable, "-c", SUM], size=2, logs=tmp_path, env=env) as ranks:
+    if name == "Intel MPI":  # its mpirun takes whichever mpiexec.hydra comes first
+        env |= {"I_MPI_ROOT": str(prefix), "PATH": f"{prefix}/bin:{os.environ['PATH']}"}
+    program = f"import os; assert '{proof}' in os.environ, 'another mpirun ran'\n{SUM}"
+    with MpirunRanks([sys.executable, "-c", program], size=2, logs=tmp_path, mpirun=[mpirun, *options], env=env) as ranks:
         outputs = ranks.succeed(timeout_s=120)
     assert [f"sum 2 of rank {rank}" in output for rank, output in enumerate(outputs)] == [True, True], outputs
+    assert "port 29500" not in outputs[0], "a port of the job's own: two jobs on this machine must not meet"
 
 
 def test_torchrun(tmp_path):
