@@ -164,6 +164,28 @@ TEST_P(Failures, ADeadlineNamesWhoDidNotCome) {
   });
 }
 
+// The first was given a minute, the one behind it a moment.
+TEST_P(Failures, ADeadlineCountsWhileAnotherOperationHasItsTurn) {
+  std::atomic<int> ended{0};
+  on_world(3, GetParam(), [&](Communicator& comm) {
+    if (comm.rank() == 2) {
+      while (ended < 2) std::this_thread::sleep_for(milliseconds(5));
+      return;
+    }
+    std::vector<float> data(60000, 1.0f);
+    Operation patient = allreduce_of(data), hurried = barrier_op();
+    patient.timeout = milliseconds(60000);
+    hurried.timeout = milliseconds(300);
+    auto start = Clock::now();
+    Request first = comm.submit(std::move(patient));
+    std::string text = failure_of<Timeout>(comm, std::move(hurried));
+    EXPECT_LT(Clock::now() - start, milliseconds(10000));
+    EXPECT_TRUE(contains(text, "barrier") && contains(text, "its turn comes after allreduce")) << text;
+    EXPECT_THROW(first.wait(), Timeout);
+    ++ended;
+  });
+}
+
 TEST_P(Failures, AbortUnblocksEverybody) {
   auto world = make_world(3, GetParam());
   std::atomic<int> waiting{0};

@@ -289,6 +289,7 @@ bool CommunicatorState::take_inbox() {
       messages_.push_back(request);
       start(request);
     } else {
+      earliest_queued_ = Deadline::earlier(earliest_queued_, request->deadline);
       collectives_.push_back(std::move(request));
     }
   }
@@ -441,15 +442,25 @@ void CommunicatorState::sleep() {
 }
 
 void CommunicatorState::check_deadlines() {
-  auto check = [&](const RequestPtr& request) {
-    if (engine_.failure() || !request->deadline.passed()) return;
-    auto timeout = request->op.timeout.count() > 0 ? request->op.timeout : options_.timeout;
-    fail(std::make_exception_ptr(Timeout(str("rank ", topology_.rank, ": ", ccl::describe(request->op),
-                                             request->number ? str(": operation #", request->number) : "", ": not complete after ",
-                                             static_cast<double>(timeout.count()) / 1000, " s", missing_ranks(*request)))));
-  };
-  if (collective_started_) check(collectives_.front());
-  for (const RequestPtr& message : messages_) check(message);
+  if (collective_started_) check_deadline(*collectives_.front());
+  for (const RequestPtr& message : messages_) check_deadline(*message);
+  if (!earliest_queued_.passed()) return;
+  // One that waits for its turn may have been given less time than the one before it.
+  earliest_queued_ = Deadline::never();
+  for (const RequestPtr& request : collectives_) {
+    check_deadline(*request);
+    earliest_queued_ = Deadline::earlier(earliest_queued_, request->deadline);
+  }
+}
+
+void CommunicatorState::check_deadline(const RequestState& request) {
+  if (engine_.failure() || !request.deadline.passed()) return;
+  auto timeout = request.op.timeout.count() > 0 ? request.op.timeout : options_.timeout;
+  const RequestState& running = is_message(request.op) ? request : *collectives_.front();
+  auto name = [](const RequestState& one) { return str(ccl::describe(one.op), one.number ? str(": operation #", one.number) : ""); };
+  fail(std::make_exception_ptr(Timeout(str("rank ", topology_.rank, ": ", name(request), ": not complete after ",
+                                           static_cast<double>(timeout.count()) / 1000, " s",
+                                           &running == &request ? "" : str("; its turn comes after ", name(running)), missing_ranks(running)))));
 }
 
 std::string CommunicatorState::missing_ranks(const RequestState& request) {

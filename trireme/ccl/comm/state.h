@@ -124,6 +124,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void await_first_cause();
   void poison(PoisonNote note, int except);
   void check_deadlines();
+  void check_deadline(const RequestState& request);
   std::string missing_ranks(const RequestState& request);
   struct Idle {
     Patience patience;
@@ -163,6 +164,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   // The driver's.
   std::deque<RequestPtr> collectives_;  // the first one runs
   bool collective_started_ = false;
+  Deadline earliest_queued_ = Deadline::never();  // no later than that of any of them, but for what was announced at once
   std::list<RequestPtr> messages_;
   uint64_t last_number_ = 0;
   int spin_rounds_ = 0;
