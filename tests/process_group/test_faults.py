@@ -15,29 +15,33 @@ from . import jobs
 FOREVER = "1000000"
 
 
-def pid(traces: pathlib.Path, attempt: int, rank: int, timeout_s: float = 120) -> int:
+def trace(traces: pathlib.Path, attempt: int, rank: int, name: str, timeout_s: float) -> str:
+    """What a rank has left, when it has."""
+    path = traces / f"{attempt}-{rank}.{name}"
+    deadline = time.monotonic() + timeout_s
+    while not path.exists():
+        assert time.monotonic() < deadline, f"rank {rank} of attempt {attempt} left no {path.name} for {timeout_s} s"
+        time.sleep(0.02)
+    return path.read_text()
+
+
+def pid(traces: pathlib.Path, attempt: int, rank: int) -> int:
     """Of a rank, once it trains."""
-    path = traces / f"{attempt}-{rank}.pid"
-    deadline = time.monotonic() + timeout_s
-    while not (path.exists() and path.read_text()):
-        assert time.monotonic() < deadline, f"rank {rank} of attempt {attempt} did not begin to train in {timeout_s} s"
-        time.sleep(0.02)
-    return int(path.read_text())
+    return int(trace(traces, attempt, rank, "pid", timeout_s=120))
 
 
-def error_of(traces: pathlib.Path, attempt: int, rank: int, timeout_s: float = 30) -> tuple[float, str]:
-    """(when, what) a rank raised."""
-    path = traces / f"{attempt}-{rank}.error"
-    deadline = time.monotonic() + timeout_s
-    while not (path.exists() and path.read_text()):
-        assert time.monotonic() < deadline, f"rank {rank} of attempt {attempt} raised nothing for {timeout_s} s"
-        time.sleep(0.02)
-    when, _, what = path.read_text().partition(" ")
+def error_of(traces: pathlib.Path, attempt: int, rank: int) -> tuple[float, str]:
+    """(when, what) a rank raised; when by its own look at the clock."""
+    when, _, what = trace(traces, attempt, rank, "error", timeout_s=30).partition(" ")
     return float(when), what
 
 
-def test_a_killed_rank_is_named_by_the_others_within_two_seconds(tmp_path):
-    with jobs.start("training_loop.py", 3, tmp_path, FOREVER, str(tmp_path)) as ranks:
+@pytest.mark.parametrize("wiring", ["shared memory", "tcp"])
+@pytest.mark.parametrize("loader_workers", [0, 2])
+def test_a_killed_rank_is_named_by_the_others_within_two_seconds(tmp_path, wiring, loader_workers):
+    """Also while forked workers of its DataLoader live on: they must not hold its connections open."""
+    env = {"LOADER_WORKERS": str(loader_workers), "TRIREME_SHARED_MEMORY": "1" if wiring == "shared memory" else "0"}
+    with jobs.start("training_loop.py", 3, tmp_path, FOREVER, str(tmp_path), env=env) as ranks:
         for rank in range(3):
             pid(tmp_path, 0, rank)
         killed = time.time()
@@ -50,12 +54,17 @@ def test_a_killed_rank_is_named_by_the_others_within_two_seconds(tmp_path):
         assert codes[1] == -signal.SIGKILL and codes[0] not in (0, None) and codes[2] != 0
 
 
-def test_an_exception_in_one_rank_ends_the_others(tmp_path):
-    with jobs.start("training_loop.py", 2, tmp_path, FOREVER, str(tmp_path), env={"FAIL_RANK": "1"}) as ranks:
-        codes = ranks.wait(120)
-        assert codes == [1, 1], ranks.outputs()
+@pytest.mark.parametrize("pending", ["", "1"], ids=["at_rest", "with_a_message_pending"])
+def test_an_exception_in_one_rank_ends_the_others(tmp_path, pending):
+    env = {"FAIL_RANK": "1", "FAIL_WITH_PENDING": pending}
+    with jobs.start("training_loop.py", 2, tmp_path, FOREVER, str(tmp_path), env=env) as ranks:
+        raised = float(trace(tmp_path, 0, 1, "raised", timeout_s=120))
+        when, what = error_of(tmp_path, 0, 0)
+        # Between the two, Python takes the failing process down.
+        assert when - raised < 8, f"after {when - raised:.1f} s: {what}"
+        assert "rank 1" in what, what
+        assert ranks.wait(30) == [1, 1], ranks.outputs()
         assert "ZeroDivisionError" in ranks.output(1)
-        assert "DistNetworkError" in ranks.output(0) and "rank 1" in ranks.output(0)
 
 
 class Torchrun(Ranks):
@@ -78,6 +87,7 @@ def kills(count: int):
 def test_torchrun_starts_again_after_each_kill(tmp_path, store, restarts):
     """The store outlives the ranks or not; keys of the incarnations before are still in a shared one."""
     env = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "0" if store == "shared" else "1", "OMP_NUM_THREADS": "1", "LAST_ATTEMPT": str(restarts)}
+    slowest = 0.0
     with Torchrun(2, restarts, tmp_path, env) as job:
         for attempt in range(restarts):
             victim = attempt % 2
@@ -85,6 +95,8 @@ def test_torchrun_starts_again_after_each_kill(tmp_path, store, restarts):
             killed = time.time()
             os.kill(pids[victim], signal.SIGKILL)
             when, what = error_of(tmp_path, attempt, 1 - victim)
-            assert when - killed < 5 and f"rank {victim}" in what, f"{when - killed:.1f} s: {what}"
+            assert when - killed < 2 and f"rank {victim}" in what, f"{when - killed:.1f} s: {what}"
+            slowest = max(slowest, when - killed)
         assert job.wait(120) == [0], job.outputs()
+    print(f"{restarts} kills; the survivor's error came after at most {slowest:.2f} s")
     assert (tmp_path / f"{restarts}-0.done").exists() and (tmp_path / f"{restarts}-1.done").exists()

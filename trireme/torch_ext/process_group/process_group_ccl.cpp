@@ -15,8 +15,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How long shutdown() lets operations that nobody waited for complete, and then those that it aborted.
-constexpr milliseconds kDrainTime{10000};
+// How long shutdown() lets operations that nobody waited for complete, and then those that it aborted. A group that is dropped without it is most
+// likely taken down by an exception: what it waits for will not come, and the other ranks wait for word of its end.
+constexpr milliseconds kDrainTime{10000}, kDroppedDrainTime{2000};
 constexpr milliseconds kAbortTime{5000};
 
 // A c10d store through the two calls that the meeting of the ranks needs. check() comes first because get() waits for the key.
@@ -63,7 +64,7 @@ ProcessGroupCCL::ProcessGroupCCL(const c10::intrusive_ptr<c10d::Store>& store, i
 
 ProcessGroupCCL::~ProcessGroupCCL() {
   try {
-    shutdown();
+    end(kDroppedDrainTime);
   } catch (const std::exception& error) {
     log(LogLevel::warn, str("rank ", rank_, ": while a group ended: ", error.what()));
   }
@@ -217,14 +218,16 @@ void ProcessGroupCCL::abort() {
   if (communicator) communicator->abort("the program called abort() on its process group");
 }
 
-void ProcessGroupCCL::shutdown() {
+void ProcessGroupCCL::shutdown() { end(kDrainTime); }
+
+void ProcessGroupCCL::end(milliseconds drain_time) {
   std::shared_ptr<ccl::Communicator> communicator;
   {
     std::lock_guard lock(mutex_);
     communicator = std::exchange(communicator_, nullptr);
   }
   if (!communicator) return;
-  if (!drain(Deadline::after(kDrainTime))) {
+  if (!drain(Deadline::after(drain_time))) {
     log(LogLevel::warn, str("rank ", rank_, ": the process group is shut down while operations are under way: ", communicator->report()));
     communicator->abort("its process group was shut down while operations were under way");
     drain(Deadline::after(kAbortTime));

@@ -106,6 +106,7 @@ class __attribute__((visibility("default"))) ProcessGroupCCL : public c10d::Back
   std::shared_ptr<ccl::Communicator> communicator() const;
   void remember(const ccl::Request& request);
   bool drain(Deadline deadline);
+  void end(std::chrono::milliseconds drain_time);
 
   const c10::intrusive_ptr<Options> options_;
   std::atomic<int64_t> timeout_ms_;
