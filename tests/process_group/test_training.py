@@ -19,3 +19,12 @@ def outcome(request, tmp_path_factory, pytestconfig):
 @pytest.mark.parametrize("check", CHECKS)
 def test_training(outcome, check):
     outcome.verify(check)
+
+
+def test_detailed_debugging_changes_nothing(tmp_path):
+    """DDP then compares models and orders of gradients, and every call is compared over gloo."""
+    checks = ["check_ddp", "check_ddp_with_unused_parameters", "check_fsdp2_trains", "check_forked_loader_workers_do_no_harm"]
+    with jobs.start("training.py", 2, tmp_path, env={"TORCH_DISTRIBUTED_DEBUG": "DETAIL", "ONLY": " ".join(checks)}) as ranks:
+        outcome = jobs.finish(ranks, tmp_path)
+    for check in checks:
+        outcome.verify(check)

@@ -2,6 +2,7 @@
 
 import datetime
 import itertools
+import re
 import threading
 import time
 
@@ -432,27 +433,58 @@ def check_memory_from_the_backend():
 
 
 def check_many_operations_of_several_groups_from_several_threads():
+    """One thread per group, each with operations of all kinds in flight; how a thread gets at the end of one differs from one to the next."""
     groups = [dist.new_group() for _ in range(3)]
+    following, previous = (rank() + 1) % size(), (rank() - 1) % size()
     failures = []
+
+    def submit(group, number):
+        """(work, tensor, what its elements will be)"""
+        count, mine = 1 + 2333 * (number % 7), float(number + rank())
+        kind = number % 4
+        if kind == 0:
+            tensor = torch.full((count,), mine)
+            return dist.all_reduce(tensor, group=group, async_op=True), tensor, size() * number + sum(range(size()))
+        if kind == 1:
+            tensor, root = torch.full((count,), mine), number % size()
+            return dist.broadcast(tensor, src=root, group=group, async_op=True), tensor, number + root
+        if kind == 2:
+            output = torch.empty(count * size())
+            work = dist.all_gather_into_tensor(output, torch.full((count,), mine), group=group, async_op=True)
+            return work, output[-count:], number + size() - 1
+        if size() == 1:
+            return dist.barrier(group=group, async_op=True), torch.zeros(1), 0
+        tensor = torch.empty(count)
+        dist.isend(torch.full((count,), mine), following, group=group, tag=number)  # nobody holds the work
+        return dist.irecv(tensor, previous, group=group, tag=number), tensor, number + previous
 
     def work_on(group, seed):
         try:
-            pending = []
-            for step in range(30):
-                tensor = torch.full((1 + 997 * (step % 7),), float(seed + step + rank()))
-                pending.append((tensor, step, dist.all_reduce(tensor, group=group, async_op=True)))
-            for tensor, step, work in pending:
-                work.wait()
-                assert tensor[0] == size() * (seed + step) + sum(range(size())), (tensor[0], step)
+            for _ in range(3):
+                pending = [submit(group, seed + step) for step in range(40)]
+                for position, (work, tensor, expected) in enumerate(pending):
+                    if position % 3 == 0:
+                        work.get_future().wait()
+                    while position % 3 == 1 and not work.is_completed():
+                        time.sleep(0)
+                    work.wait()
+                    assert bool((tensor == expected).all()), (position, tensor[0], expected)
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=work_on, args=(group, 100 * index)) for index, group in enumerate(groups)]
+    run_threads([lambda group=group, index=index: work_on(group, 100 * index) for index, group in enumerate(groups)])
+    assert not failures, failures
+
+
+def run_threads(functions, timeout_s=120):
+    """All of them at once. None may take longer than that."""
+    threads = [threading.Thread(target=function, daemon=True) for function in functions]
     for thread in threads:
         thread.start()
+    deadline = time.monotonic() + timeout_s
     for thread in threads:
-        thread.join()
-    assert not failures, failures
+        thread.join(max(0.0, deadline - time.monotonic()))
+    assert not any(thread.is_alive() for thread in threads), f"threads still run after {timeout_s} s"
 
 
 def check_keys_of_an_earlier_incarnation_do_no_harm():
@@ -460,33 +492,115 @@ def check_keys_of_an_earlier_incarnation_do_no_harm():
     if rank() == 0:
         store.set("trireme/ccl", "left over from something else")
     dist.barrier()
-    for _ in range(4):
+    kept = []
+    for count in range(6):
         group = dist.ProcessGroupCCL(store, rank(), size(), datetime.timedelta(seconds=60))
         tensor = torch.ones(3)
         group.allreduce([tensor]).wait()
         assert tensor[0] == size()
-        group.shutdown()
+        if count % 2:
+            group.shutdown()
+        else:
+            kept.append(group)  # its rank 0 still lives when the others find its key
+    for group in kept:
+        tensor = torch.ones(3)
+        group.allreduce([tensor]).wait()
+        assert tensor[0] == size()
 
 
-def check_timeouts_of_a_group_can_change():
-    group = dist.new_group(timeout=datetime.timedelta(seconds=1000))
-    backend(group).set_timeout(datetime.timedelta(seconds=1))
-    if size() > 1:
-        if rank() == 0:
-            start = time.monotonic()
-            raises(dist.DistBackendError, "1", lambda: dist.all_reduce(torch.ones(3), group=group))
-            assert 0.9 < time.monotonic() - start < 30
+def check_an_earlier_rank_0_that_still_waits_does_no_harm():
+    """For more ranks than there are now: its invitation is good, and leads to a meeting that never ends."""
+    if size() == 1:
+        return
+    store = dist.PrefixStore("stale", dist.group.WORLD.get_group_store())
+    failures = []
+
+    def wait_in_vain():
+        try:
+            dist.ProcessGroupCCL(store, 0, size() + 1, datetime.timedelta(seconds=3))
+        except dist.DistError as error:
+            failures.append(str(error))
+
+    stale = threading.Thread(target=wait_in_vain, daemon=True)
+    if rank() == 0:
+        stale.start()
+        store.wait(["trireme/ccl"], datetime.timedelta(seconds=30))
+    dist.barrier()
+    if rank() == 0:
+        time.sleep(0.5)  # the others knock at the wrong door meanwhile
+    group = dist.ProcessGroupCCL(store, rank(), size(), datetime.timedelta(seconds=60))
+    tensor = torch.ones(3)
+    group.allreduce([tensor]).wait()
+    assert tensor[0] == size()
+    if rank() == 0:
+        stale.join(60)
+        assert failures and re.search(rf"\b{size()} did not come", failures[0]), failures
+
+
+def check_timeouts_fire_on_time_on_every_rank_and_name_who_is_missing():
+    if size() == 1:
+        return
+    limit_s = 2.0
+    for missing, count in ((size() - 1, 70001), (0, 3)):
+        group = dist.new_group(timeout=datetime.timedelta(seconds=1000))
+        backend(group).set_timeout(datetime.timedelta(seconds=limit_s))
         dist.barrier()
+        if rank() != missing:
+            start = time.monotonic()
+            raises(dist.DistBackendError, f"rank {missing}", lambda: dist.all_reduce(torch.ones(count), group=group))
+            took_s = time.monotonic() - start
+            # The first whose time is up tells the others, who may have begun a little later; and they may be held up by the machine's other work.
+            assert limit_s / 2 < took_s < limit_s + 5, took_s
+        dist.barrier()
+        start = time.monotonic()
+        raises(dist.DistBackendError, f"rank {missing}", lambda: dist.all_reduce(torch.ones(count), group=group))  # who was missing learns it too
+        assert time.monotonic() - start < limit_s, "a dead group must not wait"
 
 
-def check_abort_ends_a_wait():
+def check_a_call_may_have_a_timeout_of_its_own():
     if size() == 1:
         return
     group = dist.new_group()
     if rank() == 0:
-        threading.Timer(0.3, lambda: backend(group).abort()).start()
-        raises(dist.DistBackendError, "abort", lambda: dist.all_reduce(torch.ones(70001), group=group))
+        options = c10d.AllreduceOptions()
+        options.timeout = datetime.timedelta(seconds=1)
+        start = time.monotonic()
+        raises(dist.DistBackendError, "rank 1", lambda: group.allreduce([torch.ones(3)], options).wait())
+        assert 0.9 < time.monotonic() - start < 6
+    dist.barrier()
+
+
+def check_abort_ends_every_wait_on_every_rank():
+    """Rank 0 waits in three threads, each in its way, and gives up; the last rank never comes."""
+    if size() == 1:
+        return
+    group, last = dist.new_group(), size() - 1
+    if rank() == 0:
+        reduced, message = dist.all_reduce(torch.ones(70001), group=group, async_op=True), dist.irecv(torch.empty(3), last, group=group)
+        future = dist.all_reduce(torch.ones(3), group=group, async_op=True).get_future()
+        ended = []
+
+        def wait_for(wait):
+            try:
+                wait()
+            except Exception as error:
+                ended.append((time.monotonic(), str(error)))
+
+        aborted = []
+
+        def give_up():
+            time.sleep(0.5)
+            aborted.append(time.monotonic())
+            backend(group).abort()
+
+        run_threads([lambda wait=wait: wait_for(wait) for wait in (reduced.wait, message.wait, future.wait)] + [give_up])
+        assert len(ended) == 3 and all("abort" in words for _, words in ended), ended
+        assert all(0 <= when - aborted[0] < 5 for when, _ in ended), (aborted, ended)
         raises(dist.DistBackendError, "abort", lambda: dist.all_reduce(torch.ones(3), group=group))
+    elif rank() != last:
+        start = time.monotonic()
+        raises(dist.DistBackendError, "abort", lambda: dist.all_reduce(torch.ones(70001), group=group))
+        assert time.monotonic() - start < 60
     dist.barrier()
 
 
@@ -524,7 +638,7 @@ def check_monitored_barrier_names_who_is_missing():
     if rank() != size() - 1:
         raises(
             dist.DistBackendError,
-            str(size() - 1),
+            f"rank {size() - 1}",
             lambda: backend(group).monitored_barrier(datetime.timedelta(seconds=1)),
         )
     dist.barrier()
