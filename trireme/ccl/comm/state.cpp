@@ -26,8 +26,9 @@ constexpr size_t kTcpEagerBytes = 64 * 1024;
 constexpr size_t kInlineSubmitBytes = 256 * 1024;
 
 constexpr int kRoundsWithoutPause = 64;
-// A failed operation's buffers are the caller's again once the writes that peers have begun are over; each takes microseconds.
-constexpr auto kWritersEnd = std::chrono::milliseconds(250);
+// A failed operation's buffers are the caller's again once the writes that peers have begun are over; each takes microseconds. A thread
+// of this process that reads them may be in the midst of a large block; it cannot have died.
+constexpr auto kWritersEnd = std::chrono::milliseconds(250), kReadersEnd = std::chrono::milliseconds(10000);
 constexpr auto kFirstCause = std::chrono::milliseconds(200);
 
 // Large messages within a host are read out of the sender's memory.
@@ -266,7 +267,7 @@ bool CommunicatorState::poll() {
   if (!engine_.failure() && (poisoned_.load(std::memory_order_acquire) || node_->poisoned())) fail(error());
   bool moved = inbox_size_.load(std::memory_order_acquire) != 0 && take_inbox();
   try {
-    moved |= engine_.poll();
+    moved |= node_->read_from_peers([&] { return engine_.poll(); });
   } catch (const Error&) {
     fail(std::current_exception());
     moved = true;
@@ -313,7 +314,12 @@ void CommunicatorState::start(const RequestPtr& request) {
     request->run = std::make_unique<OpContext>(*context_, request->op, request->number);
     request->task = announced ? meet_inline(*request->run, true) : run_collective(*request->run);
   }
-  request->task.start();
+  try {
+    node_->read_from_peers([&] { request->task.start(); });
+  } catch (const Error&) {
+    fail(std::current_exception());
+    request->task.start();  // to its first wait, which throws
+  }
   // What it posted before it threw must not be touched again.
   if (request->task.done() && request->task.error()) fail(request->task.error());
 }
@@ -486,7 +492,7 @@ void CommunicatorState::fail(const std::exception_ptr& error) {
   PoisonNote note = PoisonNote::from(error);
   if (note.kind == PoisonNote::peer_lost || note.kind == PoisonNote::io_error) await_first_cause();
   poison(std::move(note), -1);
-  node_->await_writers(kWritersEnd);
+  node_->await_others(kWritersEnd, kReadersEnd);
   engine_.fail(this->error());
   messenger_->forget_all();
 }

@@ -153,11 +153,15 @@ PoisonNote Node::poison_note() const {
   return {static_cast<PoisonNote::Kind>(poison.kind), poison.rank, std::string(poison.text)};
 }
 
-void Node::await_writers(std::chrono::milliseconds at_most) const {
-  Deadline deadline = Deadline::after(at_most);
+void Node::await_others(std::chrono::milliseconds writers_at_most, std::chrono::milliseconds readers_at_most) const {
+  Deadline writers_end = Deadline::after(writers_at_most), readers_end = Deadline::after(readers_at_most);
+  auto lowered = [](const std::atomic<uint32_t>& raised, Deadline deadline) {
+    while (raised.load(std::memory_order_seq_cst) != 0 && !deadline.passed()) std::this_thread::yield();
+  };
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == me_) continue;
-    while (segment_.writing(peer).raised.load(std::memory_order_seq_cst) != 0 && !deadline.passed()) std::this_thread::yield();
+    lowered(segment_.touching(peer).writing, writers_end);
+    lowered(segment_.touching(peer).reading, readers_end);
   }
 }
 

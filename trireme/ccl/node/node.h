@@ -92,14 +92,27 @@ class Node {
   template <class Write>
   void write_to_peers(const Write& write) {
     // Sequentially consistent on both sides: either the writer sees the poison, or who poisoned sees the flag.
-    std::atomic<uint32_t>& raised = segment_.writing(me_).raised;
+    std::atomic<uint32_t>& raised = segment_.touching(me_).writing;
     raised.store(1, std::memory_order_seq_cst);
     Lowered lowered{raised};
     if (poisoned()) std::rethrow_exception(poison_note().to_exception());
     write();
   }
-  // After poison(): until no other rank is writing, or the time is up (a rank killed in the middle of it leaves its flag up).
-  void await_writers(std::chrono::milliseconds at_most) const;
+  // Steps of operations, which may read peers' buffers, go through here. Between processes the kernel refuses what is no longer there. Threads of one
+  // process read through plain pointers, so for them the rule is the same as for writing.
+  template <class Step>
+  auto read_from_peers(const Step& step) {
+    if (memory_.access() != PeerMemory::Access::same_process) return step();
+    std::atomic<uint32_t>& raised = segment_.touching(me_).reading;
+    raised.store(1, std::memory_order_seq_cst);
+    Lowered lowered{raised};
+    // What goes on in an engine that has failed only ends; it reads nothing.
+    if (poisoned() && !engine_.failure()) std::rethrow_exception(poison_note().to_exception());
+    return step();
+  }
+  // After poison(): until no other rank writes, or reads as a thread of this process, or the time is up (a rank killed in the middle of writing leaves its
+  // flag up). Not from within a write or a step.
+  void await_others(std::chrono::milliseconds writers_at_most, std::chrono::milliseconds readers_at_most) const;
 
   // How long this rank has waited for each local rank.
   const std::vector<std::chrono::nanoseconds>& waited() const { return waited_; }

@@ -34,7 +34,7 @@ TEST(Node, WhoFailsWaitsForWritesThatHaveBegun) {
   });
   while (!begun) std::this_thread::yield();
   ranks.first.poison(a_note());
-  ranks.first.await_writers(milliseconds(20'000));
+  ranks.first.await_others(milliseconds(20'000), milliseconds(20'000));
   EXPECT_TRUE(over);
   writer.join();
 }
@@ -44,16 +44,34 @@ TEST(Node, NobodyBeginsToWriteAfterAFailure) {
   ranks.first.poison(a_note());
   EXPECT_THROW(ranks.second.write_to_peers([] { FAIL() << "written"; }), Aborted);
   // The flag is down again: nobody waits for this rank.
-  ranks.first.await_writers(milliseconds(20'000));
-  EXPECT_EQ(ranks.segment.writing(1).raised.load(), 0u);
+  ranks.first.await_others(milliseconds(20'000), milliseconds(20'000));
+  EXPECT_EQ(ranks.segment.touching(1).writing.load(), 0u);
+}
+
+TEST(Node, WhoFailsWaitsForThreadsThatReadItsMemory) {
+  TwoRanks ranks;
+  std::atomic<bool> begun{false}, over{false};
+  std::thread reader([&] {
+    ranks.second.read_from_peers([&] {
+      begun = true;
+      std::this_thread::sleep_for(milliseconds(50));
+      over = true;
+    });
+  });
+  while (!begun) std::this_thread::yield();
+  ranks.first.poison(a_note());
+  ranks.first.await_others(milliseconds(20'000), milliseconds(20'000));
+  EXPECT_TRUE(over);
+  reader.join();
+  EXPECT_THROW(ranks.second.read_from_peers([] { FAIL() << "read"; }), Aborted);
 }
 
 TEST(Node, ARankThatDiedWhileWritingHoldsNobodyUpForLong) {
   TwoRanks ranks;
-  ranks.segment.writing(1).raised = 1;
+  ranks.segment.touching(1).writing = 1;
   ranks.first.poison(a_note());
   auto start = std::chrono::steady_clock::now();
-  ranks.first.await_writers(milliseconds(50));
+  ranks.first.await_others(milliseconds(50), milliseconds(20'000));
   EXPECT_GE(std::chrono::steady_clock::now() - start, milliseconds(50));
 }
 

@@ -26,7 +26,7 @@ SegmentLayout::SegmentLayout(int rank_count, size_t staging)
   };
   progress = place(ranks * sizeof(ProgressLine), kApart);
   sleep = place(ranks * sizeof(SleepLine), kApart);
-  writing = place(ranks * sizeof(WritingLine), kApart);
+  touching = place(ranks * sizeof(TouchingLine), kApart);
   record = place(2 * ranks * sizeof(Record), kApart);
   inline_slot = place(2 * ranks * kInlineBytes, kPage);
   ring_control = place(ranks * ranks * sizeof(RingControl), kApart);

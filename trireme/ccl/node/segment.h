@@ -49,9 +49,10 @@ struct alignas(kApart) ProgressLine {
   std::atomic<uint64_t> value;
 };
 
-// Raised by a rank while it writes into other ranks' buffers: see Node::write_to_peers.
-struct alignas(kApart) WritingLine {
-  std::atomic<uint32_t> raised;
+// Raised by a rank while it writes into other ranks' buffers, or may be reading them as a thread of the same process: see Node.
+struct alignas(kApart) TouchingLine {
+  std::atomic<uint32_t> writing;
+  std::atomic<uint32_t> reading;
 };
 
 // What a sleeping rank waits for.
@@ -90,7 +91,7 @@ struct SegmentLayout {
   SegmentLayout() = default;
   SegmentLayout(int ranks, size_t staging_bytes);
   size_t ranks = 0, staging_bytes = 0, bytes = 0;
-  size_t progress = 0, sleep = 0, writing = 0, record = 0, inline_slot = 0, ring_control = 0, staging = 0, ring = 0;
+  size_t progress = 0, sleep = 0, touching = 0, record = 0, inline_slot = 0, ring_control = 0, staging = 0, ring = 0;
 };
 
 // Owns the mapping. Immutable after construction; the memory it maps is shared by design.
@@ -114,7 +115,7 @@ class Segment {
   SegmentHeader& header() const { return *at<SegmentHeader>(0); }
   ProgressLine& progress(int rank) const { return at<ProgressLine>(layout_.progress)[rank]; }
   SleepLine& sleep(int rank) const { return at<SleepLine>(layout_.sleep)[rank]; }
-  WritingLine& writing(int rank) const { return at<WritingLine>(layout_.writing)[rank]; }
+  TouchingLine& touching(int rank) const { return at<TouchingLine>(layout_.touching)[rank]; }
   // Two of each per rank, used in turn: see Node on why two suffice.
   Record& record(int rank, uint64_t number) const { return at<Record>(layout_.record)[turn(rank, number)]; }
   std::byte* inline_slot(int rank, uint64_t number) const {
