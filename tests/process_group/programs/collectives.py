@@ -517,7 +517,7 @@ def check_an_earlier_rank_0_that_still_waits_does_no_harm():
 
     def wait_in_vain():
         try:
-            dist.ProcessGroupCCL(store, 0, size() + 1, datetime.timedelta(seconds=3))
+            dist.ProcessGroupCCL(store, 0, size() + 1, datetime.timedelta(seconds=2))
         except dist.DistError as error:
             failures.append(str(error))
 
@@ -540,7 +540,7 @@ def check_an_earlier_rank_0_that_still_waits_does_no_harm():
 def check_timeouts_fire_on_time_on_every_rank_and_name_who_is_missing():
     if size() == 1:
         return
-    limit_s = 2.0
+    limit_s = 1.5
     for missing, count in ((size() - 1, 70001), (0, 3)):
         group = dist.new_group(timeout=datetime.timedelta(seconds=1000))
         backend(group).set_timeout(datetime.timedelta(seconds=limit_s))
