@@ -48,7 +48,7 @@ install_wheel
 unit_tests release
 if $long; then
   export ASAN_OPTIONS=detect_stack_use_after_return=1 LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0
-  export UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
+  export UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1:suppressions=$PWD/tests/tsan.supp
   # The sanitizers of g++ 12 do not know where newer kernels may put a program that is placed at random.
   if setarch -R true 2>/dev/null; then launcher=(setarch -R); fi
   build asan-ubsan
