@@ -31,6 +31,7 @@ void pack_rows(const void* padded, int64_t padded_rows, const int64_t* index, vo
                int64_t row_bytes) {
   check_sizes("pack_rows", padded_rows, rows, row_bytes);
   for (int64_t t = 0; t < rows; ++t) check_index("pack_rows", index, t, padded_rows);
+  if (row_bytes == 0) return;  // buffers may be null, which memcpy and memset must not see
   auto from = static_cast<const char*>(padded);
   auto to = static_cast<char*>(packed);
   parallel_for(rows, grain(row_bytes), [&](int64_t begin, int64_t end) {
@@ -46,6 +47,7 @@ void unpack_rows(const void* packed, const int64_t* index, int64_t rows, void* p
     if (t > 0 && index[t] <= index[t - 1])
       throw InvalidArgument(str("unpack_rows: index ", t, " is ", index[t], " after ", index[t - 1], "; it must ascend"));
   }
+  if (row_bytes == 0) return;
   auto from = static_cast<const char*>(packed);
   auto to = static_cast<char*>(padded);
   // Between two tokens everything is zeroed at once: padding lies together.
