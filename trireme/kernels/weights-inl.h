@@ -18,7 +18,7 @@ TRIREME_INLINE void store_weights(const Weights& weights, int64_t i, Floats x, i
   if constexpr (storage == Storage::fp32 || storage == Storage::master) store_up_to(weights.fp32 + i, x, n);
   if constexpr (storage == Storage::bf16 || storage == Storage::master) store_up_to(weights.bf16 + i, x, n);
   if constexpr (storage == Storage::split) {
-    Words bits = quiet_bits(x);
+    Words bits = (Words)x;  // a NaN that comes of arithmetic is quiet: its upper half is NaN too
     store_halves(&weights.bf16[i].bits, upper_half(bits), n);
     store_halves(weights.lower + i, lower_half(bits), n);
   }
