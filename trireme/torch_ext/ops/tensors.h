@@ -35,6 +35,20 @@ inline std::optional<at::Tensor> as_float(const std::optional<at::Tensor>& x) {
   return x && x->defined() ? std::optional(as_float(*x)) : std::nullopt;
 }
 
+// A parameter of one element per column, as floats.
+inline std::optional<at::Tensor> row_parameter(const char* op, const char* name, const std::optional<at::Tensor>& x,
+                                               int64_t H) {
+  if (!x || !x->defined()) return std::nullopt;
+  TORCH_CHECK(x->dim() == 1 && x->size(0) == H, op, ": ", name, " is ", x->sizes(), "; it must be [", H, "]");
+  TORCH_CHECK_NOT_IMPLEMENTED(x->scalar_type() == at::kFloat || x->scalar_type() == at::kBFloat16, op, ": ", name, " is ",
+                              x->scalar_type(), "; float32 and bfloat16 are supported");
+  return as_float(*x);
+}
+
+inline void check_probability(const char* op, double p) {
+  TORCH_CHECK_VALUE(p >= 0 && p <= 1, op, ": the dropout probability is ", p, "; it must lie between 0 and 1");
+}
+
 // Element i of the seeds, if there is anything to drop.
 inline kernels::Dropout dropout_of(double p, const at::Tensor& seeds, int64_t i) {
   if (p == 0) return {};
