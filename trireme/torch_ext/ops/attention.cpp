@@ -1,9 +1,7 @@
 // trireme::attention: packed attention as an operator with a gradient.
 #include "trireme/kernels/attention.h"
 
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/library.h>
-
+#include "trireme/torch_ext/ops/autograd.h"
 #include "trireme/torch_ext/ops/ops.h"
 #include "trireme/torch_ext/ops/tensors.h"
 
@@ -14,7 +12,6 @@ namespace {
 using at::Tensor;
 using kernels::AttentionShape;
 using kernels::Heads;
-using OptionalTensor = std::optional<Tensor>;
 
 // [T, heads, D] with any strides but the last.
 template <class T>
@@ -110,10 +107,9 @@ struct Attention : torch::autograd::Function<Attention> {
                         const Tensor& cu_seqlens, const OptionalTensor& bias, double scale, bool causal, double p) {
     at::AutoDispatchBelowADInplaceOrView below;
     Tensor seeds = draw_seeds(1, p > 0);
-    static auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow("trireme::attention_forward", "").typed<decltype(ops::forward)>();
+    static auto op = operator_named<decltype(ops::forward)>("trireme::attention_forward");
     auto [out, lse] = op.call(q, k, v, cu_seqlens, bias, scale, causal, p, seeds);
-    ctx->save_for_backward({q, k, v, out, lse, cu_seqlens, bias.value_or(Tensor()), seeds});
+    ctx->save_for_backward({q, k, v, out, lse, cu_seqlens, or_undefined(bias), seeds});
     ctx->saved_data["scale"] = scale;
     ctx->saved_data["causal"] = causal;
     ctx->saved_data["p"] = p;
@@ -123,23 +119,33 @@ struct Attention : torch::autograd::Function<Attention> {
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
                                                  torch::autograd::variable_list gradients) {
     auto saved = ctx->get_saved_variables();
-    static auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow("trireme::attention_backward", "").typed<decltype(ops::backward)>();
-    OptionalTensor bias = saved[6].defined() ? OptionalTensor(saved[6]) : std::nullopt;
-    auto [dq, dk, dv] = op.call(gradients[0], saved[0], saved[1], saved[2], saved[3], saved[4], saved[5], bias,
+    static auto op = operator_named<decltype(ops::backward)>("trireme::attention_backward");
+    auto [dq, dk, dv] = op.call(gradients[0], saved[0], saved[1], saved[2], saved[3], saved[4], saved[5], or_none(saved[6]),
                                 ctx->saved_data["scale"].toDouble(), ctx->saved_data["causal"].toBool(),
                                 ctx->saved_data["p"].toDouble(), saved[7]);
     return {dq, dk, dv, Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
+Tensor attention_front(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& cu_seqlens,
+                       const OptionalTensor& bias, double scale, bool causal, double dropout_p) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!(bias && bias->requires_grad()),
+                              "attention: there is no gradient for the bias; use torch's attention");
+  return Attention::apply(q, k, v, cu_seqlens, bias, scale, causal, dropout_p);
+}
+
+Tensor attention_autocast(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& cu_seqlens,
+                          const OptionalTensor& bias, double scale, bool causal, double dropout_p) {
+  NoAutocast guard;
+  return attention(autocast(q), autocast(k), autocast(v), cu_seqlens, bias, scale, causal, dropout_p);
+}
+
 }  // namespace
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& cu_seqlens, const OptionalTensor& bias,
                  double scale, bool causal, double dropout_p) {
-  TORCH_CHECK_NOT_IMPLEMENTED(!(bias && bias->requires_grad()),
-                              "attention: there is no gradient for the bias; use torch's attention");
-  return Attention::apply(q, k, v, cu_seqlens, bias, scale, causal, dropout_p);
+  static auto op = operator_named<decltype(attention)>("trireme::attention");
+  return op.call(q, k, v, cu_seqlens, bias, scale, causal, dropout_p);
 }
 
 TORCH_LIBRARY_FRAGMENT(trireme, m) {
@@ -164,6 +170,7 @@ TORCH_LIBRARY_IMPL(trireme, Meta, m) {
   m.impl("attention_forward", &forward_meta);
   m.impl("attention_backward", &backward_meta);
 }
-TORCH_LIBRARY_IMPL(trireme, CompositeImplicitAutograd, m) { m.impl("attention", &attention); }
+TORCH_LIBRARY_IMPL(trireme, CompositeImplicitAutograd, m) { m.impl("attention", &attention_front); }
+TORCH_LIBRARY_IMPL(trireme, AutocastCPU, m) { m.impl("attention", &attention_autocast); }
 
 }  // namespace trireme::ops

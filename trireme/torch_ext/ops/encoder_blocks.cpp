@@ -1,12 +1,10 @@
 // The two halves of an encoder layer, each one node of the autograd graph: what lies between two matrix products is one pass
 // over memory, the LayerNorm's input takes the place of the product it was made from, and the gradient of the residual is
 // what the products for the input's gradient add to.
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/library.h>
-
 #include "trireme/kernels/attention.h"
 #include "trireme/kernels/bias_gelu.h"
 #include "trireme/kernels/residual_layer_norm.h"
+#include "trireme/torch_ext/ops/autograd.h"
 #include "trireme/torch_ext/ops/ops.h"
 #include "trireme/torch_ext/ops/tensors.h"
 
@@ -16,8 +14,6 @@ namespace {
 
 using at::Tensor;
 using at::TensorList;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 at::TensorOptions floats() { return at::TensorOptions(at::kFloat); }
 
@@ -78,18 +74,10 @@ NormGradients add_and_norm_backward(const Tensor& dy_, const Tensor& z, const Te
   return to;
 }
 
-// Which of x (bit 0) and the weights want a gradient.
-int64_t wanted_of(AutogradContext* ctx, size_t weights) {
-  int64_t wanted = 0;
-  for (size_t i = 0; i <= weights; ++i) wanted |= int64_t{ctx->needs_input_grad(i)} << i;
-  return wanted;
-}
-bool wants(int64_t wanted, size_t i) { return wanted >> i & 1; }
-
 // A gradient as its parameter's type, or nothing where it is not wanted.
 Tensor like_parameter(const Tensor& gradient, const Tensor& parameter) { return gradient.to(parameter.scalar_type()); }
 
-// d(x W^T)/dW
+// d(x W^T)/dW. (In a set of wanted gradients, argument 0 is x, and the weights follow.)
 Tensor weight_gradient(const Tensor& output_gradient, const Tensor& x, bool wanted) {
   return wanted ? at::mm(output_gradient.t(), x) : at::empty({0}, x.options());
 }
@@ -151,6 +139,7 @@ using SelfAttentionResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, T
 // y, and what the backward pass needs: qkv, context, log_sum_exp, z, mean, rstd.
 SelfAttentionResult self_attention_forward(const Tensor& x_, TensorList weights, const Tensor& cu_seqlens, int64_t heads,
                                            double attention_p, double hidden_p, double eps, const Tensor& seeds) {
+  NoAutocast guard;
   check_block("self_attention_block", x_, weights, kSelfAttentionWeights);
   Tensor x = x_.contiguous();
   const int64_t tokens = x.size(0), H = x.size(1);
@@ -186,13 +175,14 @@ SelfAttentionResult self_attention_forward_meta(const Tensor& x, TensorList, con
 std::vector<Tensor> self_attention_backward(const Tensor& dy, const Tensor& x_, TensorList weights, const Tensor& qkv,
                                             const Tensor& context, const Tensor& lse, const Tensor& z, const Tensor& mean,
                                             const Tensor& rstd, const Tensor& cu_seqlens, int64_t heads, double attention_p,
-                                            double hidden_p, const Tensor& seeds, int64_t wanted) {
+                                            double hidden_p, const Tensor& seeds, ArgumentSet wanted) {
+  NoAutocast guard;
   Tensor x = x_.contiguous();
   const int64_t H = x.size(1);
   const BlockShape block = block_shape(x, weights, cu_seqlens, heads, dropout_of(attention_p, seeds, 0));
   const int64_t size = block.shape.head_size;
   NormGradients end = add_and_norm_backward(dy, z, mean, rstd, weights[kAttentionGamma], dropout_of(hidden_p, seeds, 1));
-  Tensor output_weight = weight_gradient(end.h, context, wants(wanted, 1 + kWo));
+  Tensor output_weight = weight_gradient(end.h, context, has(wanted, 1 + kWo));
   Tensor d_context = at::mm(end.h, weights[kWo]);
   end.h = Tensor();
   Tensor d_qkv = at::empty_like(qkv), d_bias = at::empty({3, H}, floats());
@@ -207,8 +197,8 @@ std::vector<Tensor> self_attention_backward(const Tensor& dy, const Tensor& x_, 
   gradients[0] = end.residual;
   for (int i = 0; i < 3; ++i) {
     Tensor d_part = d_qkv.narrow(1, i * H, H);
-    if (wants(wanted, 0)) gradients[0].addmm_(d_part, weights[2 * i]);
-    gradients[1 + 2 * i] = weight_gradient(d_part, x, wants(wanted, 1 + 2 * i));
+    if (has(wanted, 0)) gradients[0].addmm_(d_part, weights[2 * i]);
+    gradients[1 + 2 * i] = weight_gradient(d_part, x, has(wanted, 1 + 2 * i));
     gradients[2 + 2 * i] = like_parameter(d_bias[i].clone(), weights[2 * i + 1]);
   }
   gradients[1 + kWo] = output_weight;
@@ -218,16 +208,19 @@ std::vector<Tensor> self_attention_backward(const Tensor& dy, const Tensor& x_, 
   return gradients;
 }
 
-std::vector<Tensor> gradients_meta(const Tensor& x, TensorList weights) {
+std::vector<Tensor> gradients_meta(const Tensor& x, TensorList weights, ArgumentSet wanted) {
   std::vector<Tensor> gradients{x.new_empty_symint(x.sym_sizes())};
-  for (const Tensor& weight : weights) gradients.push_back(weight.new_empty_symint(weight.sym_sizes()));
+  for (const Tensor& weight : weights) {
+    const bool is_skipped = weight.dim() == 2 && !has(wanted, gradients.size());
+    gradients.push_back(is_skipped ? x.new_empty({0}) : weight.new_empty_symint(weight.sym_sizes()));
+  }
   return gradients;
 }
 
 std::vector<Tensor> self_attention_backward_meta(const Tensor&, const Tensor& x, TensorList weights, const Tensor&,
                                                  const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                                                 const Tensor&, int64_t, double, double, const Tensor&, int64_t) {
-  return gradients_meta(x, weights);
+                                                 const Tensor&, int64_t, double, double, const Tensor&, ArgumentSet wanted) {
+  return gradients_meta(x, weights, wanted);
 }
 
 // ---- Feed-forward ----
@@ -241,6 +234,7 @@ kernels::Gelu gelu_form(bool tanh) { return tanh ? kernels::Gelu::tanh : kernels
 // y, and what the backward pass needs: h (before the bias and GELU), g (after it), z, mean, rstd.
 FeedForwardResult feed_forward_forward(const Tensor& x_, TensorList weights, bool tanh, double hidden_p, double eps,
                                        const Tensor& seeds) {
+  NoAutocast guard;
   check_block("feed_forward_block", x_, weights, kFeedForwardWeights);
   Tensor x = x_.contiguous();
   Tensor h = at::mm(x, weights[kW1].t()), g = at::empty_like(h), bias = as_float(weights[kB1]);
@@ -267,10 +261,11 @@ FeedForwardResult feed_forward_forward_meta(const Tensor& x, TensorList weights,
 
 std::vector<Tensor> feed_forward_backward(const Tensor& dy, const Tensor& x_, TensorList weights, const Tensor& h,
                                           const Tensor& g, const Tensor& z, const Tensor& mean, const Tensor& rstd,
-                                          bool tanh, double hidden_p, const Tensor& seeds, int64_t wanted) {
+                                          bool tanh, double hidden_p, const Tensor& seeds, ArgumentSet wanted) {
+  NoAutocast guard;
   Tensor x = x_.contiguous();
   NormGradients end = add_and_norm_backward(dy, z, mean, rstd, weights[kFeedForwardGamma], dropout_of(hidden_p, seeds, 0));
-  Tensor w2 = weight_gradient(end.h, g, wants(wanted, 1 + kW2));
+  Tensor w2 = weight_gradient(end.h, g, has(wanted, 1 + kW2));
   Tensor d_inner = at::mm(end.h, weights[kW2]);
   Tensor bias = as_float(weights[kB1]), d_bias = at::empty({h.size(1)}, floats());
   with_element_type("feed_forward_block", x, [&]<class T>(T) {
@@ -283,9 +278,9 @@ std::vector<Tensor> feed_forward_backward(const Tensor& dy, const Tensor& x_, Te
                                     .H = h.size(1),
                                     .form = gelu_form(tanh)});
   });
-  if (wants(wanted, 0)) end.residual.addmm_(d_inner, weights[kW1]);
+  if (has(wanted, 0)) end.residual.addmm_(d_inner, weights[kW1]);
   return {end.residual,
-          weight_gradient(d_inner, x, wants(wanted, 1 + kW1)),
+          weight_gradient(d_inner, x, has(wanted, 1 + kW1)),
           like_parameter(d_bias, weights[kB1]),
           w2,
           like_parameter(end.bias, weights[kB2]),
@@ -295,22 +290,17 @@ std::vector<Tensor> feed_forward_backward(const Tensor& dy, const Tensor& x_, Te
 
 std::vector<Tensor> feed_forward_backward_meta(const Tensor&, const Tensor& x, TensorList weights, const Tensor&,
                                                const Tensor&, const Tensor&, const Tensor&, const Tensor&, bool, double,
-                                               const Tensor&, int64_t) {
-  return gradients_meta(x, weights);
+                                               const Tensor&, ArgumentSet wanted) {
+  return gradients_meta(x, weights, wanted);
 }
 
 // ---- Autograd ----
 
-template <class Signature>
-auto operator_named(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
-}
-
 // Gradients for x and the weights, nothing for the `others`.
-variable_list as_inputs(std::vector<Tensor> gradients, int64_t wanted, size_t others) {
+variable_list as_inputs(std::vector<Tensor> gradients, ArgumentSet wanted, size_t others) {
   variable_list inputs(gradients.size() + others);
   for (size_t i = 0; i < gradients.size(); ++i)
-    if (wants(wanted, i)) inputs[i] = std::move(gradients[i]);
+    if (has(wanted, i)) inputs[i] = std::move(gradients[i]);
   return inputs;
 }
 
@@ -337,7 +327,7 @@ struct SelfAttentionBlock : torch::autograd::Function<SelfAttentionBlock> {
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
     variable_list saved = ctx->get_saved_variables();
     TensorList all = saved;
-    const int64_t wanted = wanted_of(ctx, kSelfAttentionWeights);
+    const ArgumentSet wanted = wanted_of(ctx, first_arguments(1 + kSelfAttentionWeights));
     static auto op = operator_named<decltype(self_attention_backward)>("trireme::self_attention_block_backward");
     TensorList weights = all.slice(1, kSelfAttentionWeights), rest = all.slice(1 + kSelfAttentionWeights);
     return as_inputs(op.call(gradients[0], all[0], weights, rest[0], rest[1], rest[2], rest[3], rest[4], rest[5], rest[6],
@@ -367,7 +357,7 @@ struct FeedForwardBlock : torch::autograd::Function<FeedForwardBlock> {
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
     variable_list saved = ctx->get_saved_variables();
     TensorList all = saved;
-    const int64_t wanted = wanted_of(ctx, kFeedForwardWeights);
+    const ArgumentSet wanted = wanted_of(ctx, first_arguments(1 + kFeedForwardWeights));
     static auto op = operator_named<decltype(feed_forward_backward)>("trireme::feed_forward_block_backward");
     TensorList weights = all.slice(1, kFeedForwardWeights), rest = all.slice(1 + kFeedForwardWeights);
     return as_inputs(op.call(gradients[0], all[0], weights, rest[0], rest[1], rest[2], rest[3], rest[4],
@@ -376,18 +366,49 @@ struct FeedForwardBlock : torch::autograd::Function<FeedForwardBlock> {
   }
 };
 
-}  // namespace
+// ---- Fronts ----
 
-Tensor self_attention_block(const Tensor& x, TensorList w, const Tensor& cu_seqlens, int64_t heads, double attention_p,
+Tensor self_attention_front(const Tensor& x, TensorList w, const Tensor& cu_seqlens, int64_t heads, double attention_p,
                             double hidden_p, double eps) {
   check_block("self_attention_block", x, w, kSelfAttentionWeights);
   return SelfAttentionBlock::apply(x, w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], cu_seqlens, heads,
                                    attention_p, hidden_p, eps);
 }
 
-Tensor feed_forward_block(const Tensor& x, TensorList w, bool tanh, double hidden_p, double eps) {
+Tensor feed_forward_front(const Tensor& x, TensorList w, bool tanh, double hidden_p, double eps) {
   check_block("feed_forward_block", x, w, kFeedForwardWeights);
   return FeedForwardBlock::apply(x, w[0], w[1], w[2], w[3], w[4], w[5], tanh, hidden_p, eps);
+}
+
+// x and the matrices in autocast's type, as linear takes them; the vectors stay as they are.
+std::vector<Tensor> autocast_matrices(TensorList weights) {
+  std::vector<Tensor> cast;
+  for (const Tensor& weight : weights) cast.push_back(weight.dim() == 2 ? autocast(weight) : weight);
+  return cast;
+}
+
+Tensor self_attention_autocast(const Tensor& x, TensorList weights, const Tensor& cu_seqlens, int64_t heads,
+                               double attention_p, double hidden_p, double eps) {
+  NoAutocast guard;
+  return self_attention_block(autocast(x), autocast_matrices(weights), cu_seqlens, heads, attention_p, hidden_p, eps);
+}
+
+Tensor feed_forward_autocast(const Tensor& x, TensorList weights, bool tanh, double hidden_p, double eps) {
+  NoAutocast guard;
+  return feed_forward_block(autocast(x), autocast_matrices(weights), tanh, hidden_p, eps);
+}
+
+}  // namespace
+
+Tensor self_attention_block(const Tensor& x, TensorList weights, const Tensor& cu_seqlens, int64_t heads, double attention_p,
+                            double hidden_p, double eps) {
+  static auto op = operator_named<decltype(self_attention_block)>("trireme::self_attention_block");
+  return op.call(x, weights, cu_seqlens, heads, attention_p, hidden_p, eps);
+}
+
+Tensor feed_forward_block(const Tensor& x, TensorList weights, bool tanh, double hidden_p, double eps) {
+  static auto op = operator_named<decltype(feed_forward_block)>("trireme::feed_forward_block");
+  return op.call(x, weights, tanh, hidden_p, eps);
 }
 
 TORCH_LIBRARY_FRAGMENT(trireme, m) {
@@ -427,8 +448,12 @@ TORCH_LIBRARY_IMPL(trireme, Meta, m) {
   m.impl("feed_forward_block_backward", &feed_forward_backward_meta);
 }
 TORCH_LIBRARY_IMPL(trireme, CompositeImplicitAutograd, m) {
-  m.impl("self_attention_block", &self_attention_block);
-  m.impl("feed_forward_block", &feed_forward_block);
+  m.impl("self_attention_block", &self_attention_front);
+  m.impl("feed_forward_block", &feed_forward_front);
+}
+TORCH_LIBRARY_IMPL(trireme, AutocastCPU, m) {
+  m.impl("self_attention_block", &self_attention_autocast);
+  m.impl("feed_forward_block", &feed_forward_autocast);
 }
 
 }  // namespace trireme::ops
