@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from trireme._optimize.layers import EncoderLayer
+from trireme._optimize.layers import EncoderLayer, fused_embeddings, has_hooks
 
 
 def dropout_of(module: nn.Module) -> float:
@@ -66,7 +66,13 @@ def places(ids: torch.Tensor) -> torch.Tensor:
 def embed_bert(model: nn.Module, ids: torch.Tensor, given: dict[str, torch.Tensor], pack: Callable) -> torch.Tensor:
     types = given.get("token_type_ids", torch.zeros_like(ids))
     positions = given.get("position_ids", places(ids)).expand(ids.shape)
-    x = model.embeddings(input_ids=pack(ids)[None], token_type_ids=pack(types)[None], position_ids=pack(positions)[None])[0]
+    embeddings = model.embeddings
+    x = None
+    # A class from elsewhere, or hooks, may do anything.
+    if type(embeddings).__module__ == type(model).__module__ and not has_hooks(embeddings):
+        x = fused_embeddings(embeddings, pack(ids), pack(positions), pack(types))
+    if x is None:
+        x = embeddings(input_ids=pack(ids)[None], token_type_ids=pack(types)[None], position_ids=pack(positions)[None])[0]
     project = getattr(model, "embeddings_project", None)  # ELECTRA's, where the embeddings are narrower than the layers
     return x if project is None else project(x)
 
@@ -84,8 +90,11 @@ def embed_distilbert(model: nn.Module, ids: torch.Tensor, given: dict[str, torch
     # Up to transformers 4 this module takes no positions: it knows its own, and they are those of its input.
     embeddings = model.embeddings
     positions = given.get("position_ids", places(ids)).expand(ids.shape)
-    x = embeddings.word_embeddings(pack(ids)) + embeddings.position_embeddings(pack(positions))
-    return embeddings.dropout(embeddings.LayerNorm(x))
+    x = fused_embeddings(embeddings, pack(ids), pack(positions))
+    if x is None:
+        x = embeddings.word_embeddings(pack(ids)) + embeddings.position_embeddings(pack(positions))
+        x = embeddings.dropout(embeddings.LayerNorm(x))
+    return x
 
 
 @dataclasses.dataclass(frozen=True)

@@ -54,6 +54,15 @@ def is_plain_linear(module: nn.Module) -> bool:
     return is_plain(module, nn.Linear) and module.bias is not None
 
 
+def is_plain_embedding(module: nn.Module) -> bool:
+    """One that only looks rows up, and gives its table a dense gradient."""
+    return is_plain(module, nn.Embedding) and module.max_norm is None and not module.scale_grad_by_freq and not module.sparse
+
+
+def padding_of(module: nn.Embedding) -> int:
+    return -1 if module.padding_idx is None else module.padding_idx
+
+
 def gelu_form(activation: object) -> bool | None:
     """False for the exact GELU, True for the tanh form, None for anything else."""
     if isinstance(activation, nn.GELU):
@@ -62,6 +71,33 @@ def gelu_form(activation: object) -> bool | None:
         return False
     return {"GELUActivation": False, "NewGELUActivation": True, "GELUTanh": True, "PytorchGELUTanh": True, "FastGELUActivation": True}.get(
         type(activation).__name__
+    )
+
+
+def fused_embeddings(embeddings: nn.Module, ids: torch.Tensor, positions: torch.Tensor, types: torch.Tensor | None = None) -> torch.Tensor | None:
+    """LayerNorm and dropout of the sum of the embeddings in BERT's names; of types, only if there are any. None where a part is not plain."""
+    tables = [embeddings.word_embeddings, embeddings.position_embeddings]
+    if types is not None:
+        tables.append(embeddings.token_type_embeddings)
+    norm, dropout = embeddings.LayerNorm, embeddings.dropout
+    if not (all(map(is_plain_embedding, tables)) and is_plain(norm, nn.LayerNorm) and is_plain(dropout, nn.Dropout)):
+        return None
+    word, position, *rest = tables
+    kind = rest[0] if rest else None
+    return ops.embedding(
+        ids,
+        word.weight,
+        positions,
+        position.weight,
+        types,
+        None if kind is None else kind.weight,
+        norm.weight,
+        norm.bias,
+        dropout.p if dropout.training else 0.0,
+        norm.eps,
+        padding_of(word),
+        padding_of(position),
+        -1 if kind is None else padding_of(kind),
     )
 
 
