@@ -36,3 +36,12 @@ def test_gradient_is_the_slope(name):
         slope = (8 * (f(STEP) - f(-STEP)) - (f(2 * STEP) - f(-2 * STEP))) / (12 * STEP)
         expected = (gradient.double() * direction.double()).sum().item()
         assert slope == pytest.approx(expected, abs=1e-5 * scale + 1e-4 * abs(expected)), f"argument {i}"
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_second_derivative_is_an_error(name):
+    inputs = SAMPLES[name].inputs()
+    y = SAMPLES[name].call(*inputs)
+    gradients = torch.autograd.grad(y, inputs, torch.ones_like(y, requires_grad=True), create_graph=True)
+    with pytest.raises(RuntimeError, match="not implemented"):
+        gradients[0].sum().backward()

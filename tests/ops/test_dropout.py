@@ -8,8 +8,8 @@ from torch.utils.checkpoint import checkpoint
 
 from trireme import ops
 
-SHAPE = (64, 384)
-CU_SEQLENS = torch.tensor([0, 30, 64])
+SHAPE = (128, 384)  # enough for two threads
+CU_SEQLENS = torch.tensor([0, 30, 128])
 
 
 def dense_weights(*rows_of: int) -> list[torch.Tensor]:
@@ -25,16 +25,16 @@ def attention_weights() -> list[torch.Tensor]:
 
 
 def call_embedding(x: torch.Tensor) -> torch.Tensor:
-    return ops.embedding(torch.arange(64), x, None, None, None, None, None, None, 0.25, 1e-5)
+    return ops.embedding(torch.arange(128), x, None, None, None, None, None, None, 0.25, 1e-5)
 
 
-# Each takes x: [64, 384] and drops a quarter of something.
+# Each takes x: [128, 384] and drops a quarter of something.
 DROPPING = {
     "dropout": lambda x: ops.dropout(x, 0.25),
     "bias_dropout_residual": lambda x: ops.bias_dropout_residual(x, None, x.detach(), 0.25),
     "bias_dropout_residual_layer_norm": lambda x: ops.bias_dropout_residual_layer_norm(x, None, x, None, None, 0.25, 1e-5),
     "embedding": call_embedding,
-    "attention": lambda x: ops.attention(*[x.view(64, 6, 64)] * 3, CU_SEQLENS, scale=0.125, dropout_p=0.25),
+    "attention": lambda x: ops.attention(*[x.view(128, 6, 64)] * 3, CU_SEQLENS, scale=0.125, dropout_p=0.25),
     "self_attention_block": lambda x: ops.self_attention_block(x, attention_weights(), CU_SEQLENS, 6, 0.25, 0.25, 1e-5),
     "feed_forward_block": lambda x: ops.feed_forward_block(x, dense_weights(384, 48, 384) + [torch.ones(384), torch.zeros(384)], False, 0.25, 1e-5),
 }

@@ -172,5 +172,6 @@ TORCH_LIBRARY_IMPL(trireme, Meta, m) {
 }
 TORCH_LIBRARY_IMPL(trireme, CompositeImplicitAutograd, m) { m.impl("attention", &attention_front); }
 TORCH_LIBRARY_IMPL(trireme, AutocastCPU, m) { m.impl("attention", &attention_autocast); }
+TORCH_LIBRARY_IMPL(trireme, Autograd, m) { refuse_derivatives(m, {"attention_forward", "attention_backward"}); }
 
 }  // namespace trireme::ops

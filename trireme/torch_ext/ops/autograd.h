@@ -65,6 +65,11 @@ inline variable_list gradients_for(size_t count, ArgumentSet set, std::initializ
   return inputs;
 }
 
+// Differentiating the parts of an operator themselves, as a second derivative does, is an error and not silence.
+inline void refuse_derivatives(torch::Library& library, std::initializer_list<const char*> parts) {
+  for (const char* part : parts) library.impl(part, torch::autograd::autogradNotImplementedFallback());
+}
+
 // ---- torch.autocast ----
 
 // While it lives, autocast is off. What computes with at:: operators needs it: their results would change type under its

@@ -353,10 +353,8 @@ TORCH_LIBRARY_IMPL(trireme, CompositeImplicitAutograd, m) {
   m.impl("embedding", &embedding_front);
   m.impl("span_loss", &span_loss);
 }
-// As in rows.cpp.
 TORCH_LIBRARY_IMPL(trireme, Autograd, m) {
-  for (const char* part : {"embedding_forward", "embedding_backward", "span_loss_forward", "span_loss_backward"})
-    m.impl(part, torch::autograd::autogradNotImplementedFallback());
+  refuse_derivatives(m, {"embedding_forward", "embedding_backward", "span_loss_forward", "span_loss_backward"});
 }
 
 }  // namespace trireme::ops

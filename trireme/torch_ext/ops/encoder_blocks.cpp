@@ -455,5 +455,9 @@ TORCH_LIBRARY_IMPL(trireme, AutocastCPU, m) {
   m.impl("self_attention_block", &self_attention_autocast);
   m.impl("feed_forward_block", &feed_forward_autocast);
 }
+TORCH_LIBRARY_IMPL(trireme, Autograd, m) {
+  refuse_derivatives(m, {"self_attention_block_forward", "self_attention_block_backward", "feed_forward_block_forward",
+                         "feed_forward_block_backward"});
+}
 
 }  // namespace trireme::ops

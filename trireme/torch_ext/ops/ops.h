@@ -9,6 +9,8 @@
 
 namespace trireme::ops {
 
+#pragma GCC visibility push(default)
+
 // softmax(scale q k^T + bias) v of each sequence. q: [T, heads, D], k and v: [T, kv_heads, D]; bias: float32, [sequences or
 // 1, heads or 1, longest or 1, longest], without a gradient.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& cu_seqlens,
@@ -65,5 +67,7 @@ at::Tensor embedding(const Embedding& word, const Embedding& position, const Emb
 // relative to it. One outside of its sequence does not count; NaN where none counts. float32, whatever the logits are.
 at::Tensor span_loss(const at::Tensor& logits, const at::Tensor& cu_seqlens, const at::Tensor& start_positions,
                      const at::Tensor& end_positions);
+
+#pragma GCC visibility pop
 
 }  // namespace trireme::ops

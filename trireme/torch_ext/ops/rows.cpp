@@ -492,12 +492,10 @@ TORCH_LIBRARY_IMPL(trireme, CompositeImplicitAutograd, m) {
   m.impl("bias_dropout_residual", &bias_dropout_residual);
   m.impl("dropout", &dropout);
 }
-// Differentiating the parts themselves, as a second derivative does, is an error and not silence.
 TORCH_LIBRARY_IMPL(trireme, Autograd, m) {
-  for (const char* part : {"layer_norm_forward", "layer_norm_backward", "bias_gelu_forward", "bias_gelu_backward",
-                           "bias_dropout_residual_layer_norm_forward", "bias_dropout_residual_layer_norm_backward",
-                           "bias_dropout_residual_forward", "bias_dropout_residual_backward", "dropout_forward"})
-    m.impl(part, torch::autograd::autogradNotImplementedFallback());
+  refuse_derivatives(m, {"layer_norm_forward", "layer_norm_backward", "bias_gelu_forward", "bias_gelu_backward",
+                         "bias_dropout_residual_layer_norm_forward", "bias_dropout_residual_layer_norm_backward",
+                         "bias_dropout_residual_forward", "bias_dropout_residual_backward", "dropout_forward"});
 }
 
 }  // namespace trireme::ops
