@@ -3,6 +3,7 @@
 Installed beside PyTorch, it is there at ``import torch``: ``torch.distributed.init_process_group("ccl")`` works without another line.
 
     trireme.optimize          makes a model, and its optimizer, fast in place
+    trireme.bf16_plan         what bf16 means on this CPU, and why
     trireme.ops               the operators it uses
     trireme.ProcessGroupCCL   the c10d backend (also torch.distributed.ProcessGroupCCL)
     trireme.optim             AdamW and others in one pass over memory, called as torch.optim's
@@ -14,12 +15,12 @@ Importing this module loads neither torch nor the C++ libraries; the first use d
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["ProcessGroupCCL", "__version__", "optim", "optimize"]
+__all__ = ["ProcessGroupCCL", "__version__", "bf16_plan", "optim", "optimize"]
 
 if TYPE_CHECKING:
     from trireme import optim
     from trireme._bindings import ProcessGroupCCL
-    from trireme._optimize import optimize
+    from trireme._optimize import bf16_plan, optimize
 
 
 def __getattr__(name: str) -> Any:
@@ -27,10 +28,10 @@ def __getattr__(name: str) -> Any:
         from trireme._library import bindings
 
         return bindings().ProcessGroupCCL
-    if name == "optimize":
-        from trireme._optimize import optimize
+    if name in ("bf16_plan", "optimize"):
+        from trireme import _optimize
 
-        return optimize
+        return getattr(_optimize, name)
     if name == "optim":
         import importlib
 

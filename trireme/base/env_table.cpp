@@ -68,6 +68,14 @@ constexpr Variable kTable[] = {
      "1: a program that asks for it (the `ccl` backend for PyTorch does) gets threads, cores and memory chosen from what is granted, as far as "
      "the user has not chosen them; see docs/threads.md. 0: they are left as they are."},
 
+    // Training.
+    {"TRIREME_BF16", Type::choice, "auto", "auto|native|emulate",
+     "What a run that asks for bf16 computes in. `native`: bf16 matrix products. `emulate`: fp32. `auto`: native where the CPU "
+     "has AMX-BF16 or AVX512-BF16 and TRIREME_MAX_ISA permits it."},
+    {"TRIREME_DISABLE", Type::flag, "0", "", "1: trireme.optimize changes nothing; see docs/optimize.md."},
+    {"TRIREME_VERIFY", Type::flag, "0", "",
+     "1: an optimized encoder computes its first batch with transformers' own code as well and prints the difference."},
+
     // What is told.
     {"CCL_LOG_LEVEL", Type::choice, "warn", "error|warn|info|debug|trace", "What is written to stderr."},
     {"TRIREME_DEBUG_SIGNAL", Type::text, "USR1", "",

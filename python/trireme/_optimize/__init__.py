@@ -1,17 +1,20 @@
-"""``trireme.optimize``: makes a model and its optimizer fast, in place."""
+"""``trireme.optimize``: makes a model and its optimizer fast, in place. docs/optimize.md has what it does in full."""
 
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any, overload
 
 import torch
 from torch import nn
 
-from trireme._optimize import encoders
+from trireme._optimize import encoders, generic, optimizers, precision
+from trireme._optimize.precision import Bf16Plan, bf16_plan
+from trireme._optimize.report import say
 
-REPORTED = "_trireme_reported"
+__all__ = ["Bf16Plan", "bf16_plan", "optimize"]
+
+SAID = "_trireme_said"  # on a model: what was told about it
 
 
 @overload
@@ -23,21 +26,39 @@ def optimize(model: nn.Module, optimizer: torch.optim.Optimizer, dtype: torch.dt
 def optimize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None, dtype: torch.dtype | None = None) -> Any:
     """The model, and the optimizer if one was given, made fast in place.
 
-    BERT, RoBERTa, XLM-R, DistilBERT and ELECTRA encoders of transformers run packed (padding is not computed) and fused. Names, state_dict,
-    save_pretrained, hooks, DDP, FSDP, gradient checkpointing and adapters keep working: what is not what it seems falls back, part by part.
-    Says once, on stderr, what was replaced and what was left. ``TRIREME_DISABLE=1`` turns it all off, ``TRIREME_VERIFY=1`` compares the first
-    batch with transformers' own code.
+    BERT, RoBERTa, XLM-R, DistilBERT and ELECTRA encoders of transformers run packed (padding is not computed) and fused. Other models of
+    transformers get our attention, and Dropout and LayerNorm modules our operators. An AdamW, Adam, SGD or Adagrad of torch.optim becomes the
+    fused one of trireme.optim, the same object. ``dtype=torch.bfloat16`` gives the model bf16 parameters where the CPU has instructions for
+    it (see ``bf16_plan``), else nothing changes.
+
+    Names, state_dict, save_pretrained, hooks, DDP, FSDP2, gradient checkpointing and adapters keep working: what is not what it seems falls
+    back, part by part. Says once, on stderr, what was replaced and what was left. ``TRIREME_DISABLE=1`` turns it all off,
+    ``TRIREME_VERIFY=1`` compares the first batch with transformers' own code.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"trireme.optimize takes a torch.nn.Module, not {type(model).__name__}")
     if os.environ.get("TRIREME_DISABLE", "0") != "1":
-        lines = _optimize_encoders(model)
-        _report(model, lines)
+        _say(model, _optimize(model, optimizer, dtype))
     return model if optimizer is None else (model, optimizer)
 
 
-def _optimize_encoders(model: nn.Module) -> list[str]:
-    lines = []
+def _optimize(model: nn.Module, optimizer: torch.optim.Optimizer | None, dtype: torch.dtype | None) -> list[str]:
+    lines, packed = _optimize_encoders(model)
+    lines += generic.switch_attention(model, packed)
+    lines += generic.swap_modules(model, packed)
+    if not lines and not vars(model).get(SAID):
+        lines.append("found nothing in the model that it knows")
+    if any(hasattr(module, "_orig_mod") for module in model.modules()):
+        lines.append("the model is compiled: what torch.compile takes in is transformers' own code; an uncompiled model is faster here")
+    if optimizer is not None and (line := optimizers.optimize(optimizer, model)):
+        lines.append(line)
+    if dtype is not None and (line := precision.lower(model, optimizer, dtype)):
+        lines.append(line)
+    return lines
+
+
+def _optimize_encoders(model: nn.Module) -> tuple[list[str], list[nn.Module]]:
+    lines, packed = [], []
     for name, module in model.named_modules():
         family = encoders.family_of(module)
         if family is None:
@@ -47,13 +68,14 @@ def _optimize_encoders(model: nn.Module) -> list[str]:
             lines.append(f"left {where}: {reason}")
         else:
             encoders.enable(module, family)
+            packed.append(module)
             lines.append(f"{where} runs packed and fused")
-    return lines or ["found no encoder that it knows; nothing was replaced"]
+    return lines, packed
 
 
-def _report(model: nn.Module, lines: list[str]) -> None:
-    if getattr(model, REPORTED, False):
-        return
-    setattr(model, REPORTED, True)
+def _say(model: nn.Module, lines: list[str]) -> None:
+    said = model.__dict__.setdefault(SAID, set())
     for line in lines:
-        print(f"trireme: optimize: {line}", file=sys.stderr)
+        if line not in said:
+            said.add(line)
+            say(line)

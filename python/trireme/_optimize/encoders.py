@@ -3,6 +3,7 @@ was not optimized, or a call that asks for what the packed way has not, goes to 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from trireme._optimize import layers, verify
+from trireme._optimize import layers, precision, verify
 from trireme._optimize.families import FAMILIES, Family
 from trireme._optimize.packing import Packing, packing_of
+from trireme._optimize.report import say_once
 
 MARK = "_trireme_packed"  # on a module that optimize() was asked for
 
@@ -21,11 +23,13 @@ TAKEN = {"self", "input_ids", "attention_mask", "token_type_ids", "position_ids"
 
 
 def family_of(module: nn.Module) -> Family | None:
-    """By the module's own class: a subclass may do anything."""
+    """By the module's own class: a subclass may do anything, but for the one that FSDP makes."""
+    own = type(module)
+    if own.__name__.startswith("FSDP") and len(own.__bases__) == 2:
+        own = own.__bases__[1]
     for family in FAMILIES:
-        if type(module).__module__ == f"transformers.models.{family.name}.modeling_{family.name}":
-            if type(module).__name__ == f"{family.prefix}Model":
-                return family
+        if own.__module__ == f"transformers.models.{family.name}.modeling_{family.name}" and own.__name__ == f"{family.prefix}Model":
+            return family
     return None
 
 
@@ -36,7 +40,11 @@ def why_not(module: nn.Module, family: Family) -> str | None:
         return "it is a decoder"
     if getattr(config, "position_embedding_type", "absolute") != "absolute":
         return f"its positions are {config.position_embedding_type}"
-    return None
+    return next((f"a parameter is {p.dtype} on {p.device}" for p in module.parameters() if not _is_ours(p)), None)
+
+
+def _is_ours(x: torch.Tensor) -> bool:
+    return x.device.type == "cpu" and x.dtype in (torch.float32, torch.bfloat16)
 
 
 def enable(module: nn.Module, family: Family) -> None:
@@ -91,6 +99,12 @@ def _is_usual(model: nn.Module, family: Family, given: dict[str, Any]) -> bool:
     config = model.config
     if config.output_attentions or config.output_hidden_states or "input_ids" not in given or given["input_ids"].dim() != 2:
         return False
+    # The model may have been moved since; torch.compile cannot follow a mask's contents, and gets transformers' own code.
+    weight = model.get_input_embeddings().weight
+    if torch.compiler.is_compiling() or not _is_ours(weight) or given["input_ids"].device.type != "cpu":
+        return False
+    if precision.autocast_dtype() not in (None, torch.float32, torch.bfloat16):
+        return False
     stack = family.layers(model)
     inner = (module for layer in stack for name, module in layer.named_modules() if name in ("attention", "attention.self"))
     holder = model.transformer if hasattr(model, "transformer") else model.encoder
@@ -109,11 +123,21 @@ def _model_forward(original: Any, family: Family) -> Any:
             if _is_usual(self, family, given):
                 packing = packing_of(given["input_ids"].shape, given.get("attention_mask"))
                 if packing is not None:
-                    verify.once(self, original, args, kwargs, lambda: _packed(self, family, given, packing))
-                    return _packed(self, family, given, packing)
+                    with _autocast():
+                        verify.once(self, original, args, kwargs, lambda: _packed(self, family, given, packing))
+                        return _packed(self, family, given, packing)
         return original(self, *args, **kwargs)
 
     return forward
+
+
+def _autocast() -> contextlib.AbstractContextManager[None]:
+    """Under torch.autocast to a bf16 that this CPU has no instructions for, the encoder stays fp32, and says so."""
+    if precision.autocast_dtype() != torch.bfloat16:
+        return contextlib.nullcontext()
+    plan = precision.bf16_plan()
+    say_once(f"torch.autocast: {plan}")
+    return contextlib.nullcontext() if plan.native else precision.no_autocast()
 
 
 def _packed(model: nn.Module, family: Family, given: dict[str, Any], packing: Packing) -> Any:

@@ -1,0 +1,151 @@
+"""bf16: what is planned for which CPU, what torch.autocast and optimize(dtype=torch.bfloat16) do."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from .models import LENGTHS, TOLERANCE, assert_close, assert_same_training, batch, clone, make, torch, train_once
+
+import trireme
+from trireme._optimize import precision
+
+FLAGS = {"plain": "fpu avx2 avx512f", "avx512": "fpu avx512f avx512_bf16", "amx": "fpu avx512f avx512_bf16 amx_bf16"}
+BF16_EPS = torch.finfo(torch.bfloat16).eps
+# Where torch's bf16 products end the process there is nothing to compare.
+runs_bf16 = pytest.mark.skipif(precision.probe() is not None, reason=str(precision.probe()))
+INPUTS = {**batch(), "labels": torch.arange(len(LENGTHS)) % 2}
+
+
+@pytest.fixture
+def plan(monkeypatch, tmp_path):
+    """plan(cpu, failure of the probe, **environment)"""
+
+    def of(cpu, failure=None, **environment):
+        for name in ("TRIREME_BF16", "TRIREME_MAX_ISA"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(precision, "probe", lambda: failure)
+        (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nflags\t\t: {FLAGS[cpu]}\n")
+        return trireme.bf16_plan(tmp_path / "cpuinfo")
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("cpu", "environment", "native", "words"),
+    [
+        ("plain", {}, False, "neither AMX-BF16 nor AVX512-BF16"),
+        ("avx512", {}, True, "this CPU has AVX512-BF16"),
+        ("amx", {}, True, "this CPU has AMX-BF16 and AVX512-BF16"),
+        ("amx", {"TRIREME_MAX_ISA": "avx2"}, False, "TRIREME_MAX_ISA=avx2"),
+        ("amx", {"TRIREME_BF16": "emulate"}, False, "TRIREME_BF16=emulate"),
+        ("plain", {"TRIREME_BF16": "native"}, True, "which is slow"),
+    ],
+)
+def test_plan(plan, cpu, environment, native, words):
+    result = plan(cpu, **environment)
+    assert result.native is native
+    assert words in str(result) and "\n" not in str(result)
+
+
+def test_a_cpu_that_does_not_do_what_it_says(plan):
+    result = plan("amx", failure="torch's bf16 matrix product ends a process with SIGILL")
+    assert not result.native and "this CPU says that it has AMX-BF16 and AVX512-BF16, but torch's" in str(result)
+
+
+def test_probe_sees_a_process_die(monkeypatch):
+    monkeypatch.setattr(precision.sys, "executable", "/bin/false")
+    assert "exit code 1" in precision.probe.__wrapped__()
+
+
+@pytest.mark.skipif(precision.probe() is None, reason="nothing was skipped here")
+def test_this_file_without_amx():
+    """What had to be skipped above, without the instructions that end the process."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
+    done = subprocess.run(command, env=environment, cwd=pathlib.Path(__file__).parents[2], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert done.stdout.count("SKIPPED") <= 2, done.stdout
+
+
+def test_a_wrong_value_says_what_is_allowed(plan):
+    with pytest.raises(ValueError, match="TRIREME_BF16=yes: it must be one of auto, native, emulate"):
+        plan("plain", TRIREME_BF16="yes")
+
+
+def test_without_instructions_nothing_changes(monkeypatch, capfd):
+    monkeypatch.setenv("TRIREME_BF16", "emulate")
+    theirs = make("bert", "ForSequenceClassification")
+    ours = trireme.optimize(clone(theirs), dtype=torch.bfloat16)
+    trireme.optimize(ours, dtype=torch.bfloat16)
+    assert capfd.readouterr().err.count("bf16: computes in fp32") == 1
+    assert {parameter.dtype for parameter in ours.parameters()} == {torch.float32}
+    assert_same_training(train_once(ours, INPUTS), train_once(theirs, INPUTS))
+
+
+def test_autocast_without_instructions_computes_in_fp32(monkeypatch):
+    monkeypatch.setenv("TRIREME_BF16", "emulate")
+    ours, theirs = trireme.optimize(make("bert")), make("bert")
+    with torch.autocast("cpu", torch.bfloat16):
+        hidden = ours(**batch())[0]
+    assert hidden.dtype == torch.float32
+    present = batch()["attention_mask"].bool()
+    assert_close(hidden[present], theirs(**batch())[0][present], TOLERANCE)
+
+
+@runs_bf16
+@pytest.mark.parametrize("adapted", [False, True], ids=["plain", "lora"])
+def test_autocast_with_instructions(monkeypatch, adapted):
+    """bf16 matrix products, fp32 gradients. Two layers of bf16 rounding, half an eps each, some dozen times."""
+    monkeypatch.setenv("TRIREME_BF16", "native")
+    theirs = make("bert", "ForSequenceClassification")
+    if adapted:
+        peft = pytest.importorskip("peft")
+        theirs = peft.get_peft_model(theirs, peft.LoraConfig(target_modules=["query", "dense"], r=4))
+    ours = trireme.optimize(clone(theirs))
+    expected = train_once(theirs, INPUTS)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss, grads = train_once(ours, INPUTS)
+    assert {gradient.dtype for gradient in grads.values()} == {torch.float32}
+    assert_close(loss, expected[0], 24 * BF16_EPS)
+    assert abs(loss - expected[0]) > 0, "nothing was computed in bf16"
+
+
+@runs_bf16
+def test_training_with_split_weights(monkeypatch):
+    """The lower halves are with the optimizer: together they are the fp32 weights, and a step too small for bf16 is not lost."""
+    pytest.importorskip("trireme.optim")
+    monkeypatch.setenv("TRIREME_BF16", "native")
+    model = make("bert", "ForSequenceClassification")
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=0.0)
+    model, optimizer = trireme.optimize(model, optimizer, torch.bfloat16)
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+    for name, parameter in model.named_parameters():
+        assert torch.equal(optimizer.fp32_weights(parameter), before[name]), name
+    train_once(model, INPUTS)
+    optimizer.step()
+    weight = model.bert.encoder.layer[0].output.dense.weight
+    moved = (optimizer.fp32_weights(weight) - before["bert.encoder.layer.0.output.dense.weight"]).abs()
+    assert 0.5e-5 < moved.median() < 1.5e-5  # AdamW's first step is lr long
+    fp32 = make("bert", "ForSequenceClassification", seed=9)
+    fp32.load_state_dict(model.state_dict())
+    assert torch.equal(fp32.classifier.weight, model.classifier.weight.float())
+
+
+@runs_bf16
+def test_a_model_that_trains_without_its_optimizer_stays_fp32(monkeypatch, capfd):
+    monkeypatch.setenv("TRIREME_BF16", "native")
+    model = trireme.optimize(make("bert"), dtype=torch.bfloat16)
+    assert "needs its optimizer" in capfd.readouterr().err
+    assert model.dtype == torch.float32
+    assert trireme.optimize(make("bert").eval(), dtype=torch.bfloat16).dtype == torch.bfloat16
+
+
+def test_other_types_are_refused():
+    with pytest.raises(ValueError, match="torch.float16"):
+        trireme.optimize(make("bert"), dtype=torch.float16)

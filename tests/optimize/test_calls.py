@@ -1,0 +1,364 @@
+"""Ways to call, wrap, move and keep an optimized encoder: what is asked for is given, packed or by transformers' own code, and is right."""
+
+import copy
+import pickle
+
+import pytest
+
+from .models import FAMILIES, HIDDEN, LENGTHS, TOLERANCE, assert_close, assert_same_training, batch, clone, make, torch, train_once, transformers
+
+import trireme
+from trireme._optimize import encoders
+
+
+@pytest.fixture
+def packed(monkeypatch):
+    """How often an encoder ran packed."""
+    calls = []
+    real = encoders._packed
+    monkeypatch.setattr(encoders, "_packed", lambda *args: calls.append(1) or real(*args))
+    return calls
+
+
+@pytest.fixture
+def group(tmp_path):
+    """A process group of one."""
+    torch.distributed.init_process_group("gloo", store=torch.distributed.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+def pair(family="bert", name="Model", **options):
+    theirs = make(family, name, **options)
+    return trireme.optimize(clone(theirs)), theirs
+
+
+def tokens(hidden, mask):
+    return hidden[mask.bool()]
+
+
+def assert_same_tokens(ours, theirs, inputs):
+    for_ours, for_theirs = ours(**inputs)[0], theirs(**inputs)[0]
+    assert_close(tokens(for_ours, inputs["attention_mask"]), tokens(for_theirs, inputs["attention_mask"]))
+
+
+# ---- Masks ----
+
+
+def with_holes(mask):
+    mask = mask.clone()
+    mask[0, 3] = mask[3, 0] = 0
+    return mask
+
+
+def without_a_row(mask):
+    mask = mask.clone()
+    mask[2] = 0
+    return mask
+
+
+MASKS = {
+    "int64": lambda mask: mask,
+    "bool": lambda mask: mask.bool(),
+    "float": lambda mask: mask.float(),
+    "int32": lambda mask: mask.int(),
+    "left": lambda mask: mask.flip(1),
+    "holes": with_holes,
+    "no row": without_a_row,
+}
+
+
+@pytest.mark.parametrize("kind", MASKS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_mask(family, kind, packed):
+    ours, theirs = pair(family)
+    inputs = batch()
+    inputs["attention_mask"] = MASKS[kind](inputs["attention_mask"])
+    # transformers negates masks in its own ways: it is asked with the one form that it always takes
+    expected = theirs(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"].long())[0]
+    result = ours(**inputs)[0]
+    assert packed
+    assert_close(tokens(result, inputs["attention_mask"]), tokens(expected, inputs["attention_mask"]))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_mask(family, packed):
+    ours, theirs = pair(family)
+    ids = batch(lengths=(9, 9))["input_ids"]
+    assert_close(ours(ids)[0], theirs(ids)[0])
+    assert packed
+
+
+def test_nothing_but_padding(packed):
+    ours, _ = pair()
+    inputs = batch()
+    inputs["attention_mask"].zero_()
+    assert ours(**inputs)[0].shape == (len(LENGTHS), max(LENGTHS), HIDDEN)
+    assert not packed
+
+
+@pytest.mark.parametrize("kind", ["mask of attention", "embeddings", "hidden states", "attentions"])
+@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert"])
+def test_what_is_not_packed(family, kind, packed):
+    ours, theirs = pair(family, attn_implementation="eager")  # transformers gives attentions only with eager
+    inputs = batch()
+    if kind == "embeddings":
+        inputs["inputs_embeds"] = torch.randn(*inputs.pop("input_ids").shape, HIDDEN)
+    elif kind == "hidden states":
+        inputs["output_hidden_states"] = True
+    elif kind == "attentions":
+        inputs["output_attentions"] = True
+    else:
+        inputs["attention_mask"] = inputs["attention_mask"][:, None].expand(-1, max(LENGTHS), -1)
+        if family == "distilbert":
+            pytest.skip("DistilBERT takes no such mask")
+    our, their = ours(**inputs), theirs(**inputs)
+    assert not packed
+    assert our.keys() == their.keys()
+    assert torch.equal(our[0], their[0])
+    for name in ("hidden_states", "attentions"):
+        if name in their:
+            assert all(torch.equal(a, b) for a, b in zip(our[name], their[name], strict=True))
+
+
+@pytest.mark.skipif(int(transformers.__version__[0]) > 4, reason="transformers 5 has no head_mask")
+def test_head_mask(packed):
+    ours, theirs = pair(attn_implementation="eager")
+    inputs = {**batch(), "head_mask": torch.tensor([1.0, 0, 1, 1])}
+    assert torch.equal(ours(**inputs)[0], theirs(**inputs)[0])
+    assert not packed
+
+
+def test_decoder_is_left(packed, capfd):
+    ours, theirs = pair(is_decoder=True)
+    assert "it is a decoder" in capfd.readouterr().err
+    inputs = batch()
+    assert_same_tokens(ours, theirs, inputs)
+    assert not packed
+
+
+def test_tuple(packed):
+    ours, theirs = pair()
+    our, their = ours(**batch(), return_dict=False), theirs(**batch(), return_dict=False)
+    assert type(our) is type(their) is tuple and packed
+    assert len(our) == len(their)
+    assert_close(our[1], their[1])
+
+
+def test_positions_and_types(packed):
+    ours, theirs = pair()
+    inputs = {**batch(), "token_type_ids": batch(seed=2)["input_ids"] % 2, "position_ids": torch.arange(max(LENGTHS)).flip(0)[None]}
+    assert_same_tokens(ours, theirs, inputs)
+    assert packed
+
+
+# ---- Dropout, evaluation, checkpointing ----
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_evaluation(family, packed):
+    ours, theirs = pair(family, dropout=0.3)
+    with torch.no_grad():
+        assert_same_tokens(ours.eval(), theirs.eval(), batch())
+    assert packed
+
+
+def test_dropout_follows_the_seed():
+    model = trireme.optimize(make("bert", dropout=0.3))
+    first, again, other = (train_once(model, batch(), seed)[0] for seed in (1, 1, 2))
+    assert first == again != other
+
+
+@pytest.mark.parametrize("reentrant", [False, True], ids=["non-reentrant", "reentrant"])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gradient_checkpointing(family, dropout, reentrant, packed):
+    """The same bits as without: what is computed again is drawn again."""
+    model = trireme.optimize(make(family, "ForSequenceClassification", dropout=dropout))
+    inputs = {**batch(), "labels": torch.arange(len(LENGTHS)) % 2}
+    kept = train_once(model, inputs)
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
+    if reentrant:
+        model.enable_input_require_grads()
+    calls = count_layer_calls(model)
+    recomputed = train_once(model, inputs)
+    assert len(calls) == 4, "each of two layers runs forward twice"
+    assert_same_training(recomputed, kept, 0.0)
+    assert len(packed) == 2
+
+
+def count_layer_calls(model):
+    calls = []
+    base = getattr(model, model.base_model_prefix)
+    for layer in encoders.family_of(base).layers(base):
+        layer.register_forward_pre_hook(lambda *_: calls.append(1))
+    return calls
+
+
+# ---- Wrapped models ----
+
+
+def test_ddp(group, packed):
+    ours, theirs = make("bert", "ForSequenceClassification"), make("bert", "ForSequenceClassification")
+    wrapped = trireme.optimize(torch.nn.parallel.DistributedDataParallel(ours, find_unused_parameters=True))
+    inputs = {**batch(), "labels": torch.arange(len(LENGTHS)) % 2}
+    train_once(wrapped, inputs)
+    result = train_once(wrapped, inputs)
+    assert len(packed) == 2
+    expected = train_once(theirs, inputs)
+    assert_same_training((result[0], {name.removeprefix("module."): x for name, x in result[1].items()}), expected)
+
+
+@pytest.mark.parametrize("first", ["optimized", "sharded"])
+def test_fsdp(group, packed, first):
+    from torch.distributed.fsdp import fully_shard
+
+    theirs = make("bert", "ForSequenceClassification")
+    ours = clone(theirs)
+    if first == "optimized":
+        trireme.optimize(ours)
+    mesh = torch.distributed.init_device_mesh("cpu", (1,))
+    for module in (*ours.bert.encoder.layer, ours.bert, ours):
+        fully_shard(module, mesh=mesh)
+    if first == "sharded":
+        trireme.optimize(ours)
+    inputs = {**batch(), "labels": torch.arange(len(LENGTHS)) % 2}
+    loss, grads = train_once(ours, inputs)
+    assert packed
+    assert_same_training((loss, {name: x.full_tensor() for name, x in grads.items()}), train_once(theirs, inputs))
+
+
+@pytest.mark.parametrize("first", ["optimized", "compiled"])
+def test_compiled(first, packed, capfd):
+    """torch.compile gets transformers' own code."""
+    theirs = make("bert")
+    ours = clone(theirs)
+    if first == "optimized":
+        compiled = torch.compile(trireme.optimize(ours), backend="eager")
+    else:
+        compiled = trireme.optimize(torch.compile(ours, backend="eager"))
+        assert "the model is compiled" in capfd.readouterr().err
+    assert_same_tokens(compiled, theirs, batch())
+    assert not packed
+    assert_same_tokens(ours, theirs, batch())
+    assert packed
+
+
+@pytest.mark.parametrize("first", ["optimized", "adapted"])
+def test_lora(first, packed):
+    peft = pytest.importorskip("peft")
+
+    def adapted(model):
+        torch.manual_seed(5)
+        config = peft.LoraConfig(target_modules=["query", "value"], r=4, lora_alpha=8, init_lora_weights=False)
+        return peft.get_peft_model(model, config)
+
+    theirs = adapted(make("bert", "ForSequenceClassification"))
+    model = make("bert", "ForSequenceClassification")
+    ours = adapted(trireme.optimize(model)) if first == "optimized" else trireme.optimize(adapted(model))
+    inputs = {**batch(), "labels": torch.arange(len(LENGTHS)) % 2}
+    result = train_once(ours, inputs)
+    assert packed
+    assert all("lora" in name for name in result[1])
+    assert_same_training(result, train_once(theirs, inputs))
+    ours.merge_and_unload()
+    theirs.merge_and_unload()
+    assert_close(ours(**inputs).logits, theirs(**inputs).logits)
+
+
+def test_a_layer_with_a_hook_is_not_fused(packed):
+    ours, theirs = pair()
+    seen = []
+    ours.encoder.layer[0].intermediate.dense.register_forward_hook(lambda module, inputs, output: seen.append(output.shape))
+    assert_same_tokens(ours, theirs, batch())
+    assert seen == [(sum(LENGTHS), 4 * HIDDEN)] and packed
+
+
+# ---- Models that move, are kept, or asked for again ----
+
+
+def test_again_says_nothing(capfd):
+    model = make("bert")
+    trireme.optimize(model)
+    assert "runs packed and fused" in capfd.readouterr().err
+    trireme.optimize(trireme.optimize(model))
+    assert capfd.readouterr().err == ""
+
+
+def test_another_device(capfd):
+    with torch.device("meta"):
+        model = transformers.BertModel(make("bert").config)
+    trireme.optimize(model)
+    assert "left BertModel (the model): a parameter is torch.float32 on meta" in capfd.readouterr().err
+
+
+def test_another_type_later(packed):
+    ours, theirs = pair()
+    assert_close(ours.double()(**batch())[0], theirs.double()(**batch())[0])
+    assert not packed
+
+
+def test_disabled(monkeypatch, packed, capfd):
+    monkeypatch.setenv("TRIREME_DISABLE", "1")
+    ours, theirs = pair()
+    assert torch.equal(ours(**batch())[0], theirs(**batch())[0])
+    assert not packed
+    assert capfd.readouterr().err == ""
+
+
+def test_verified(monkeypatch, capfd):
+    monkeypatch.setenv("TRIREME_VERIFY", "1")
+    ours, theirs = pair(dropout=0.3)
+    ours(**batch())
+    ours(**batch())
+    said = [line for line in capfd.readouterr().err.splitlines() if "verify" in line]
+    assert len(said) == 1
+    difference = float(said[0].partition("by at most ")[2].split()[0])
+    assert difference <= TOLERANCE * HIDDEN**0.5
+    assert ours.training
+
+
+def test_verify_sees_a_difference(monkeypatch, capfd):
+    monkeypatch.setenv("TRIREME_VERIFY", "1")
+    ours = trireme.optimize(make("bert"))
+    real = encoders._packed
+
+    def wrong(*args):
+        result = real(*args)
+        result.last_hidden_state[0, 0, 0] += 1
+        return result
+
+    monkeypatch.setattr(encoders, "_packed", wrong)
+    ours(**batch())
+    assert "by at most 1.0e+00" in capfd.readouterr().err
+
+
+def test_saved_and_loaded(tmp_path, packed):
+    ours, theirs = pair("bert", "ForSequenceClassification")
+    assert ours.state_dict().keys() == theirs.state_dict().keys()
+    ours.save_pretrained(tmp_path)
+    loaded = transformers.BertForSequenceClassification.from_pretrained(tmp_path).train()
+    inputs = {**batch(), "labels": torch.arange(len(LENGTHS)) % 2}
+    assert_same_training(train_once(loaded, inputs), train_once(theirs, inputs), 0.0)
+    assert not packed
+    assert_same_training(train_once(trireme.optimize(loaded), inputs), train_once(theirs, inputs))
+    assert packed
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))], ids=["deepcopy", "pickle"])
+def test_copies(copied, packed):
+    ours = trireme.optimize(make("bert"))
+    assert torch.equal(copied(ours)(**batch())[0], ours(**batch())[0])
+    assert len(packed) == 2
+
+
+def test_a_model_that_was_not_asked_for_is_not_changed(packed):
+    trireme.optimize(make("bert"))
+    other = make("bert")
+    other(**batch())
+    assert not packed
+
+
+def test_not_a_model():
+    with pytest.raises(TypeError, match="torch.nn.Module"):
+        trireme.optimize([])

@@ -1,0 +1,296 @@
+"""Models without a packed encoder: our attention beside torch's, and our Dropout and LayerNorm modules."""
+
+import copy
+import pickle
+
+import pytest
+
+from .models import EPS, HIDDEN, TOLERANCE, VERSION, VOCABULARY, assert_close, assert_same_training, batch, clone, torch, train_once, transformers
+
+import trireme
+from trireme import ops
+from trireme._optimize import attention
+
+has_registry = pytest.mark.skipif(VERSION < (4, 48), reason=f"transformers {transformers.__version__} has no registry of attention functions")
+
+# One attention: two sums over 16 features and one over at most 12 keys, forward; five backward. Four times that.
+ATTENTION_TOLERANCE = 4 * EPS * 16**0.5 * 8
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, is_causal, groups=1):
+        super().__init__()
+        self.is_causal, self.num_key_value_groups = is_causal, groups
+
+
+def masks(length, batch_size):
+    """Name, mask and whether it can be read as padding."""
+    places = torch.arange(length)
+    right = places[None] < torch.tensor([length, 3, 7])[:batch_size, None]
+    holes = right.clone()
+    holes[0, 2] = holes[2, 4] = False
+    causal = torch.ones(length, length, dtype=torch.bool).tril()
+    full = (batch_size, 1, length, length)
+    window = causal & ~torch.ones(length, length, dtype=torch.bool).tril(-4)
+    return {
+        "none": None,
+        "right padding": right[:, None, None].expand(full),
+        "left padding": right.flip(1)[:, None, None].expand(full),
+        "holes": holes[:, None, None].expand(full),
+        "one row": right[:, None, None],
+        "causal": causal[None, None],
+        "causal, right padding": right[:, None, None] & causal,
+        "causal, left padding": right.flip(1)[:, None, None] & causal,
+        "window": window[None, None].expand(full),
+        "strictly earlier": causal.tril(-1)[None, None].expand(full),
+        "by head": (torch.rand(batch_size, 4, length, length, generator=torch.Generator().manual_seed(0)) < 0.7) | torch.eye(length).bool(),
+        "numbers": torch.randn(batch_size, 1, length, length, generator=torch.Generator().manual_seed(0)),
+    }
+
+
+PACKED_MASKS = {"right padding", "left padding", "holes", "one row", "causal", "causal, right padding", "causal, left padding"}
+
+
+@has_registry
+@pytest.mark.parametrize("as_float", [False, True], ids=["bool", "float"])
+@pytest.mark.parametrize("kv_heads", [4, 2, 1])
+@pytest.mark.parametrize("name", masks(12, 3))
+@pytest.mark.parametrize("packs", [True, False], ids=["packed", "padded"])
+def test_attention(name, kv_heads, as_float, packs):
+    torch.manual_seed(0)
+    mask = masks(12, 3)[name]
+    if as_float and mask is not None and mask.dtype == torch.bool:
+        mask = torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
+    q, k, v = torch.randn(3, 4, 12, 16), torch.randn(3, kv_heads, 12, 16), torch.randn(3, kv_heads, 12, 16)
+    seen = torch.ones(3, 12, dtype=torch.bool)  # places whose result matters
+    if packs and name in PACKED_MASKS:
+        allowed = mask if mask.dtype == torch.bool else mask == 0
+        seen = allowed.any(2)[:, 0].expand(3, 12)
+    elif name == "strictly earlier":
+        seen = torch.arange(12)[None].expand(3, 12) > 0  # the first sees nothing
+    elif name == "causal, left padding":
+        seen = masks(12, 3)[name].any(3)[:, 0]
+    weight = torch.randn(3, 12, 4, 16) * seen[..., None, None]
+    results = []
+    for compute in (ours(packs), theirs):
+        inputs = [x.clone().requires_grad_() for x in (q, k, v)]
+        out = compute(Layer(True, 4 // kv_heads), *inputs, mask)
+        (out * weight).sum().backward()
+        results.append([out * seen[..., None, None], *(x.grad for x in inputs)])
+    for what, our, their in zip(("out", "dq", "dk", "dv"), *results, strict=True):
+        assert_close(our, their, ATTENTION_TOLERANCE, f"{name}: {what}")
+
+
+def ours(packs):
+    return lambda *args: attention.attention(packs, *args)[0]
+
+
+def theirs(layer, q, k, v, mask):
+    k, v = (x.repeat_interleave(layer.num_key_value_groups, 1) for x in (k, v))
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None).transpose(1, 2)
+
+
+@pytest.mark.parametrize("name", masks(12, 3))
+def test_what_a_mask_says(name):
+    mask = masks(12, 3)[name]
+    if mask is not None:
+        assert (attention.pattern_of(mask) is not None) == (name in PACKED_MASKS), name
+
+
+def test_a_changed_mask_is_read_again():
+    mask = torch.ones(1, 1, 4, 4, dtype=torch.bool)
+    assert attention.pattern_of(mask).present is None
+    mask[..., 3] = False
+    assert attention.pattern_of(mask).present.tolist() == [[True, True, True, False]]
+
+
+@has_registry
+@pytest.mark.parametrize("case", ["cache", "large heads", "double", "gradient of the mask", "probabilities", "softcap", "head mask"])
+def test_attention_that_is_not_ours(case):
+    torch.manual_seed(0)
+    size = 320 if case == "large heads" else 16
+    dtype = torch.float64 if case == "double" else torch.float32
+    q, k, v = torch.randn(2, 4, 1 if case == "cache" else 6, size, dtype=dtype), *torch.randn(2, 2, 4, 6, size, dtype=dtype)
+    mask = torch.randn(2, 1, q.shape[2], 6, dtype=dtype)
+    others = {"probabilities": {"output_attentions": True}, "softcap": {"softcap": 2.0}, "head mask": {"head_mask": torch.rand(1, 4, 1, 1)}}.get(case, {})
+    mask.requires_grad_(case == "gradient of the mask")
+    out, weights = attention.attention(True, Layer(True), q, k, v, mask, **others)
+    scores = q @ k.transpose(2, 3) * size**-0.5
+    if case == "softcap":
+        scores = 2 * torch.tanh(scores / 2)
+    expected = torch.softmax(scores + mask, -1)
+    if case == "head mask":
+        expected = expected * others["head_mask"]
+    assert_close(out, (expected @ v).transpose(1, 2), ATTENTION_TOLERANCE, case)
+    if case == "probabilities":
+        assert_close(weights, expected, ATTENTION_TOLERANCE, case)
+    if case == "gradient of the mask":
+        out.sum().backward()
+        assert mask.grad is not None
+
+
+def gpt2(dropout=0.0):
+    config = transformers.GPT2Config(
+        vocab_size=VOCABULARY, n_embd=HIDDEN, n_layer=2, n_head=4, n_positions=64, resid_pdrop=dropout, embd_pdrop=dropout, attn_pdrop=dropout
+    )
+    return transformers.GPT2LMHeadModel(config)
+
+
+def llama(dropout=0.0):
+    return transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(
+            vocab_size=VOCABULARY, hidden_size=HIDDEN, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+            max_position_embeddings=64, attention_dropout=dropout,
+        )
+    )  # fmt: skip
+
+
+def mistral(dropout=0.0):
+    """With a window that is shorter than the sequences."""
+    return transformers.MistralForCausalLM(
+        transformers.MistralConfig(
+            vocab_size=VOCABULARY, hidden_size=HIDDEN, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+            max_position_embeddings=64, sliding_window=4, attention_dropout=dropout,
+        )
+    )  # fmt: skip
+
+
+def bart(dropout=0.0):
+    return transformers.BartForConditionalGeneration(
+        transformers.BartConfig(
+            vocab_size=VOCABULARY, d_model=HIDDEN, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4,
+            encoder_ffn_dim=64, decoder_ffn_dim=64, max_position_embeddings=64, dropout=dropout, attention_dropout=dropout, activation_dropout=dropout,
+        )
+    )  # fmt: skip
+
+
+def t5(dropout=0.0):
+    config = transformers.T5Config(vocab_size=VOCABULARY, d_model=HIDDEN, d_kv=8, d_ff=64, num_layers=2, num_heads=4, dropout_rate=dropout, decoder_start_token_id=0)
+    return transformers.T5ForConditionalGeneration(config)
+
+
+MODELS = {make.__name__: make for make in (gpt2, llama, mistral, bart, t5)}
+
+
+def language_batch(left=False):
+    inputs = batch(left=left)
+    # With padding on the left, the last token before the text predicts it, from a place that is padding: it has no label.
+    first = torch.nn.functional.pad(inputs["attention_mask"], (1, 0))[:, :-1]
+    return {**inputs, "labels": torch.where((inputs["attention_mask"] & first).bool(), inputs["input_ids"], -100)}
+
+
+@pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
+@pytest.mark.parametrize("name", MODELS)
+def test_model(name, left):
+    torch.manual_seed(0)
+    theirs = MODELS[name]().train()
+    ours = trireme.optimize(clone(theirs))
+    inputs = language_batch(left)
+    assert_same_training(train_once(ours, inputs), train_once(theirs, inputs))
+
+
+@has_registry
+def test_vision():
+    config = transformers.ViTConfig(hidden_size=HIDDEN, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, image_size=16, patch_size=4)
+    config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
+    torch.manual_seed(0)
+    theirs = transformers.ViTForImageClassification(config).train()
+    ours = trireme.optimize(clone(theirs))
+    assert ours.config._attn_implementation == "trireme"
+    inputs = {"pixel_values": torch.randn(2, 3, 16, 16), "labels": torch.tensor([0, 1])}
+    assert_same_training(train_once(ours, inputs), train_once(theirs, inputs))
+
+
+@has_registry
+def test_a_switched_model_uses_our_attention(monkeypatch):
+    model = trireme.optimize(llama())
+    assert model.config._attn_implementation == "trireme"
+    calls = []
+    real = ops.attention
+    monkeypatch.setattr(ops, "attention", lambda *args, **kwargs: calls.append(args[0].shape[0]) or real(*args, **kwargs))
+    model(**language_batch())
+    assert calls == [29, 29]  # two layers, packed: the tokens of the batch without its padding
+
+
+@has_registry
+@pytest.mark.skipif(VERSION < (4, 53), reason="BART does not use the registry yet")
+def test_cross_attention_is_not_packed():
+    """A source may be as long as its target; its padding says nothing about the target's."""
+    torch.manual_seed(0)
+    theirs = bart().train()
+    ours = trireme.optimize(clone(theirs))
+    assert ours.config._attn_implementation == "trireme_padded"
+    inputs = {**batch(), "labels": batch(lengths=(12, 12, 12, 12))["input_ids"]}
+    assert_same_training(train_once(ours, inputs), train_once(theirs, inputs))
+
+
+@has_registry
+def test_generation():
+    """Cached steps, where there are more keys than queries, are torch's."""
+    torch.manual_seed(0)
+    theirs = llama().eval()
+    ours = trireme.optimize(clone(theirs))
+    inputs = batch(left=True)
+    options = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": 1}
+    assert torch.equal(ours.generate(**inputs, **options), theirs.generate(**inputs, **options))
+
+
+@has_registry
+def test_what_the_user_chose_stays():
+    config = llama().config
+    config._attn_implementation = "eager"
+    model = trireme.optimize(transformers.LlamaForCausalLM(config))
+    assert model.config._attn_implementation == "eager"
+
+
+@has_registry
+def test_saved_configuration_does_not_name_us(tmp_path):
+    model = trireme.optimize(llama())
+    model.save_pretrained(tmp_path)
+    assert "trireme" not in (tmp_path / "config.json").read_text()
+    assert transformers.LlamaForCausalLM.from_pretrained(tmp_path).config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))], ids=["deepcopy", "pickle"])
+def test_copies(copied):
+    torch.manual_seed(0)
+    model = trireme.optimize(gpt2(dropout=0.1).train())
+    again = copied(model)
+    inputs = language_batch()
+    assert_same_training(train_once(again, inputs), train_once(model, inputs), 0.0)
+
+
+# ---- Modules ----
+
+has_row_operators = pytest.mark.skipif(not hasattr(ops, "dropout"), reason="trireme.ops has no dropout")
+
+
+def plain():
+    return torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LayerNorm(8), torch.nn.Dropout(0.5))
+
+
+@has_row_operators
+def test_modules_are_swapped_and_look_the_same():
+    torch.manual_seed(0)
+    theirs = plain()
+    ours = trireme.optimize(clone(theirs))
+    assert [type(module) for module in ours] == [torch.nn.Linear, torch.nn.LayerNorm, torch.nn.Dropout]
+    assert ours.state_dict().keys() == theirs.state_dict().keys()
+    assert repr(ours) == repr(theirs)
+    for module in (ours, copy.deepcopy(ours), pickle.loads(pickle.dumps(ours))):
+        assert module[1].forward.args == (module[1],)
+        x = torch.randn(64, 8)
+        assert_close(module.eval()(x), theirs.eval()(x), TOLERANCE)
+        dropped = module.train()(torch.randn(512, 8))
+        assert 0.4 < (dropped == 0).float().mean() < 0.6
+
+
+@has_row_operators
+def test_a_hooked_or_derived_module_stays():
+    class Mine(torch.nn.Dropout):
+        pass
+
+    model = torch.nn.Sequential(Mine(0.5), torch.nn.Dropout(0.5), torch.nn.LayerNorm(8))
+    model[1].register_forward_hook(lambda *_: None)
+    trireme.optimize(model)
+    assert ["forward" in vars(module) for module in model] == [False, False, True]

@@ -1,0 +1,67 @@
+"""Every head that transformers has for the five families: loss and gradients beside transformers' own, without dropout.
+
+Hidden states of padding are zero in a packed encoder, and something else in transformers. So a head is compared on what a training run looks at:
+labels of padding are -100, as transformers' collators make them. A question answering head is the exception: transformers lets the logits of
+padding take part in its softmax, here they do not; a batch is compared with transformers' loss for each sequence by itself.
+"""
+
+import pytest
+
+from .models import FAMILIES, assert_same_training, batch, clone, gradients, heads_of, make, torch, train_once
+
+import trireme
+
+HEADS = [(family, head) for family in FAMILIES for head in heads_of(family)]
+
+
+def labels_for(head, inputs):
+    """The inputs of a head, with labels."""
+    ids, mask = inputs["input_ids"], inputs["attention_mask"]
+    rows = len(ids)
+    tokens = torch.where(mask.bool(), ids % 2, -100)
+    if head.endswith("ForMultipleChoice"):
+        choices = {name: x.view(2, rows // 2, -1) for name, x in inputs.items()}
+        return {**choices, "labels": torch.tensor([0, 1])}
+    if head.endswith(("ForMaskedLM", "ForCausalLM", "LMHeadModel")):
+        return {**inputs, "labels": torch.where(mask.bool(), ids, -100)}
+    if head.endswith("BertForPreTraining"):
+        return {**inputs, "labels": torch.where(mask.bool(), ids, -100), "next_sentence_label": torch.arange(rows) % 2}
+    if head.endswith("ElectraForPreTraining"):
+        return {**inputs, "labels": tokens.clamp(min=0)}
+    if head.endswith("ForTokenClassification"):
+        return {**inputs, "labels": tokens}
+    return {**inputs, "labels": torch.arange(rows) % 2}  # sentences
+
+
+@pytest.mark.parametrize(("family", "head"), HEADS, ids=[head for _, head in HEADS])
+def test_head(family, head):
+    theirs = make(family, head)
+    ours = trireme.optimize(clone(theirs))
+    if head.endswith("ForQuestionAnswering"):
+        check_question_answering(ours, theirs)
+    else:
+        inputs = labels_for(head, batch())
+        assert_same_training(train_once(ours, inputs), train_once(theirs, inputs))
+
+
+def check_question_answering(ours, theirs):
+    inputs = batch()
+    lengths = inputs["attention_mask"].sum(1).tolist()
+    starts, ends = torch.tensor([3, 0, 6, 2]), torch.tensor([9, 0, 6, 40])  # the last end lies outside of its sequence: ignored
+    theirs.zero_grad()
+    losses = [[], []]
+    for row, length in enumerate(lengths):
+        alone = theirs(**{name: x[row : row + 1, :length] for name, x in inputs.items()})
+        for to, logits, positions in zip(losses, (alone.start_logits, alone.end_logits), (starts, ends), strict=True):
+            if positions[row] < length:
+                to.append(torch.nn.functional.cross_entropy(logits, positions[row : row + 1]))
+    loss = sum(sum(terms) / len(terms) for terms in losses) / 2
+    loss.backward()
+    expected = loss.detach(), gradients(theirs)
+    assert_same_training(train_once(ours, {**inputs, "start_positions": starts, "end_positions": ends}), expected)
+
+
+def test_heads_are_there():
+    """That the list above was not empty for a reason of its own."""
+    assert len(HEADS) >= 25
+    assert {"BertForQuestionAnswering", "ElectraForPreTraining", "DistilBertForMaskedLM"} <= {head for _, head in HEADS}
