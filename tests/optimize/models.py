@@ -9,6 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install -r tests/requirements.txt")
 
+import torch.distributed.tensor  # noqa: E402  peft looks for it without importing it
+
 VERSION = tuple(int(part) for part in transformers.__version__.split(".")[:2])
 
 LAYERS = 2
