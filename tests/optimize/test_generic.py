@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import subprocess
+import sys
 
 import pytest
 
@@ -112,7 +114,8 @@ def test_attention_that_is_not_ours(case):
     dtype = torch.float64 if case == "double" else torch.float32
     q, k, v = torch.randn(2, 4, 1 if case == "cache" else 6, size, dtype=dtype), *torch.randn(2, 2, 4, 6, size, dtype=dtype)
     mask = torch.randn(2, 1, q.shape[2], 6, dtype=dtype)
-    others = {"probabilities": {"output_attentions": True}, "softcap": {"softcap": 2.0}, "head mask": {"head_mask": torch.rand(1, 4, 1, 1)}}.get(case, {})
+    options = {"probabilities": {"output_attentions": True}, "softcap": {"softcap": 2.0}, "head mask": {"head_mask": torch.rand(1, 4, 1, 1)}}
+    others = options.get(case, {})
     mask.requires_grad_(case == "gradient of the mask")
     out, weights = attention.attention(True, Layer(True), q, k, v, mask, **others)
     scores = q @ k.transpose(2, 3) * size**-0.5
@@ -165,8 +168,11 @@ def bart(dropout=0.0):
 
 
 def t5(dropout=0.0):
-    config = transformers.T5Config(vocab_size=VOCABULARY, d_model=HIDDEN, d_kv=8, d_ff=64, num_layers=2, num_heads=4, dropout_rate=dropout, decoder_start_token_id=0)
-    return transformers.T5ForConditionalGeneration(config)
+    return transformers.T5ForConditionalGeneration(
+        transformers.T5Config(
+            vocab_size=VOCABULARY, d_model=HIDDEN, d_kv=8, d_ff=64, num_layers=2, num_heads=4, dropout_rate=dropout, decoder_start_token_id=0
+        )
+    )  # fmt: skip
 
 
 MODELS = {make.__name__: make for make in (gpt2, llama, mistral, bart, t5)}
@@ -213,13 +219,13 @@ def test_a_switched_model_uses_our_attention(monkeypatch):
 
 
 @has_registry
-@pytest.mark.skipif(VERSION < (4, 53), reason="BART does not use the registry yet")
 def test_cross_attention_is_not_packed():
     """A source may be as long as its target; its padding says nothing about the target's."""
     torch.manual_seed(0)
     theirs = bart().train()
     ours = trireme.optimize(clone(theirs))
-    assert ours.config._attn_implementation == "trireme_padded"
+    # Before 4.53 BART chooses its attention when it is made.
+    assert ours.config._attn_implementation == ("trireme_padded" if VERSION >= (4, 53) else "sdpa")
     inputs = {**batch(), "labels": batch(lengths=(12, 12, 12, 12))["input_ids"]}
     assert_same_training(train_once(ours, inputs), train_once(theirs, inputs))
 
@@ -258,6 +264,27 @@ def test_copies(copied):
     again = copied(model)
     inputs = language_batch()
     assert_same_training(train_once(again, inputs), train_once(model, inputs), 0.0)
+
+
+@has_registry
+def test_pickle_in_another_process(tmp_path):
+    """Where nobody has called optimize, and the name of our attention would mean nothing."""
+    model = trireme.optimize(llama().eval())
+    ids = batch()["input_ids"]
+    (tmp_path / "model").write_bytes(pickle.dumps(model))
+    program = f"import pickle, torch; model = pickle.load(open({str(tmp_path / 'model')!r}, 'rb')); "
+    program += f"torch.save(model(torch.tensor({ids.tolist()})).logits, {str(tmp_path / 'logits')!r})"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
+    assert_close(torch.load(tmp_path / "logits"), model(ids).logits)
+
+
+def test_a_derived_model():
+    class Mine(transformers.GPT2LMHeadModel):
+        pass
+
+    model = Mine(gpt2().config)
+    trireme.optimize(model)
+    assert model.config._attn_implementation == ("trireme" if VERSION >= (4, 48) else "sdpa")
 
 
 # ---- Modules ----

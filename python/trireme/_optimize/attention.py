@@ -29,7 +29,7 @@ PADDED = "trireme_padded"
 MAX_HEAD_SIZE = 256
 # Masks add 0 or the lowest number there is; older ones -10000. exp of either is 0 in fp32.
 BLOCKED = -1e4
-# What models hand to every attention function, and what it does not change the result: transformers' function for sdpa ignores them as well.
+# What models hand to every attention function; transformers' function for sdpa ignores it too.
 IGNORED = {"sliding_window", "position_ids", "cache_position", "use_cache", "output_hidden_states", "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q"}
 IGNORED |= {"max_length_k", "num_items_in_batch", "deterministic", "use_top_left_mask", "target_dtype", "attn_implementation", "return_dict"}
 
@@ -42,13 +42,9 @@ class Pattern:
     causal: bool
 
 
+@functools.cache
 def register() -> bool:
     """Makes the names known to transformers. False where it has no registry (before 4.48)."""
-    return _register()
-
-
-@functools.cache
-def _register() -> bool:
     try:
         from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
     except ImportError:
@@ -114,7 +110,16 @@ def _fits(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: tor
     return mask.dim() == 4 and all(n in fits for n, fits in zip(mask.shape, wanted, strict=True)) and not mask.requires_grad
 
 
-def _ours(packs: bool, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, scale: float, causal: bool, dropout: float):
+def _ours(
+    packs: bool,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    scale: float,
+    causal: bool,
+    dropout: float,
+) -> torch.Tensor:
     batch, _, length, _ = query.shape
     packing, bias = packing_of((batch, length), None), None
     if mask is not None:

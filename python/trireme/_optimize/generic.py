@@ -68,16 +68,16 @@ def _why_not(model: nn.Module, current: str | None) -> str | None:
 
     if not attention.register():
         return f"transformers {transformers.__version__} has no registry of attention functions; 4.48 does"
-    if not getattr(model, "_supports_sdpa", False) or not hasattr(sys.modules[_class_of(model).__module__], "ALL_ATTENTION_FUNCTIONS"):
+    if not getattr(model, "_supports_sdpa", False) or not any(map(_looks_attention_up, model.modules())):
         return f"in transformers {transformers.__version__} it does not use the registry of attention functions"
     if current != "sdpa":
         return f'its attn_implementation is "{current}"; only "sdpa" is replaced'
     return None
 
 
-def _class_of(model: nn.Module) -> type:
-    """Its class in transformers: FSDP makes one of its own."""
-    return next(cls for cls in type(model).__mro__ if "ALL_ATTENTION_FUNCTIONS" in vars(sys.modules[cls.__module__]) or cls is nn.Module)
+def _looks_attention_up(module: nn.Module) -> bool:
+    """Whether the file of its class knows the registry. Not the base class's file, which has it for all."""
+    return hasattr(sys.modules.get(type(module).__module__), "ALL_ATTENTION_FUNCTIONS")
 
 
 def _may_be_packed(model: nn.Module) -> bool:
