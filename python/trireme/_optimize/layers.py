@@ -133,12 +133,5 @@ def feed_forward(layer: EncoderLayer, x: torch.Tensor) -> torch.Tensor:
     return layer.feed_forward(x)
 
 
-def operands(x: torch.Tensor, modules: tuple[nn.Module, ...]) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """x and the modules' weights and biases. Under torch.autocast x and the matrices are what it asks for; gradients come back as they were."""
-    weights = [parameter for module in modules for parameter in (module.weight, module.bias)]
-    dtype = precision.autocast_dtype() or weights[0].dtype
-    return x.to(dtype), [weight.to(dtype) if weight.dim() == 2 else weight for weight in weights]
-
-
 def forward(layer: EncoderLayer, x: torch.Tensor, packing: Packing) -> torch.Tensor:
     return feed_forward(layer, self_attention(layer, x, packing))
