@@ -4,6 +4,7 @@ It must cost next to nothing and must never raise: an exception here would break
 functions that load the library when they are first called, and nothing else.
 """
 
+import os
 import warnings
 from typing import Any
 
@@ -11,12 +12,23 @@ from typing import Any
 def register() -> None:
     """Makes "ccl" a backend of torch.distributed. Does nothing where torch was built without it."""
     try:
+        _fix_bits()
         import torch.distributed as dist
 
         if dist.is_available():
             _register(dist)
     except Exception as error:  # whatever it is, torch itself must be importable
         warnings.warn(f"trireme: the backend ccl is not available: {error}", stacklevel=2)
+
+
+def _fix_bits() -> None:
+    """TRIREME_DETERMINISTIC=1: MKL's products get bits that do not depend on the number of threads. It looks at its variable when it first
+    computes; a value that the user set stays."""
+    if os.environ.get("TRIREME_DETERMINISTIC", "0") == "1" and "MKL_CBWR" not in os.environ:
+        import torch
+
+        best = {"AVX512": "AVX512,STRICT", "AVX2": "AVX2,STRICT"}
+        os.environ["MKL_CBWR"] = best.get(torch.backends.cpu.get_cpu_capability(), "COMPATIBLE")
 
 
 def _register(dist: Any) -> None:

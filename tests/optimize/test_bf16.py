@@ -15,20 +15,20 @@ from trireme._optimize import precision
 FLAGS = {"plain": "fpu avx2 avx512f", "avx512": "fpu avx512f avx512_bf16", "amx": "fpu avx512f avx512_bf16 amx_bf16"}
 BF16_EPS = torch.finfo(torch.bfloat16).eps
 # Where torch's bf16 products end the process there is nothing to compare.
-runs_bf16 = pytest.mark.skipif(precision.probe() is not None, reason=str(precision.probe()))
+runs_bf16 = pytest.mark.skipif(precision.probe()[0] is not None, reason=str(precision.probe()[0]))
 INPUTS = {**batch(), "labels": torch.arange(len(LENGTHS)) % 2}
 
 
 @pytest.fixture
 def plan(monkeypatch, tmp_path):
-    """plan(cpu, failure of the probe, **environment)"""
+    """plan(cpu, what the probe finds, **environment)"""
 
-    def of(cpu, failure=None, **environment):
+    def of(cpu, failure=None, ratio=3.0, **environment):
         for name in ("TRIREME_BF16", "TRIREME_MAX_ISA"):
             monkeypatch.delenv(name, raising=False)
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr(precision, "probe", lambda: failure)
+        monkeypatch.setattr(precision, "probe", lambda: (failure, ratio))
         (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nflags\t\t: {FLAGS[cpu]}\n")
         return trireme.bf16_plan(tmp_path / "cpuinfo")
 
@@ -57,12 +57,18 @@ def test_a_cpu_that_does_not_do_what_it_says(plan):
     assert not result.native and "this CPU says that it has AMX-BF16 and AVX512-BF16, but torch's" in str(result)
 
 
+def test_asking_for_bf16_never_makes_a_run_slower(plan):
+    result = plan("avx512", ratio=0.7)
+    assert not result.native and "0.70 times as fast as fp32's" in str(result)
+    assert plan("avx512", ratio=0.7, TRIREME_BF16="native").native
+
+
 def test_probe_sees_a_process_die(monkeypatch):
     monkeypatch.setattr(precision.sys, "executable", "/bin/false")
-    assert "exit code 1" in precision.probe.__wrapped__()
+    assert "exit code 1" in precision.probe.__wrapped__()[0]
 
 
-@pytest.mark.skipif(precision.probe() is None, reason="nothing was skipped here")
+@pytest.mark.skipif(precision.probe()[0] is None, reason="nothing was skipped here")
 def test_this_file_without_amx():
     """What had to be skipped above, without the instructions that end the process."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]

@@ -72,6 +72,9 @@ constexpr Variable kTable[] = {
     {"TRIREME_BF16", Type::choice, "auto", "auto|native|emulate",
      "What a run that asks for bf16 computes in. `native`: bf16 matrix products. `emulate`: fp32. `auto`: native where the CPU "
      "has AMX-BF16 or AVX512-BF16 and TRIREME_MAX_ISA permits it."},
+    {"TRIREME_DETERMINISTIC", Type::flag, "0", "",
+     "1: training gives the same bits for any number of threads. Sets MKL_CBWR before torch's first matrix product; see "
+     "docs/compute.md."},
     {"TRIREME_DISABLE", Type::flag, "0", "", "1: trireme.optimize changes nothing; see docs/optimize.md."},
     {"TRIREME_VERIFY", Type::flag, "0", "",
      "1: an optimized encoder computes its first batch with transformers' own code as well and prints the difference."},
