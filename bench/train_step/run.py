@@ -2,7 +2,7 @@
 """How fast is a training step, and how much memory does it take? trireme.optimize beside torch eager, torch.compile and IPEX.
 
     .venv/bin/python bench/train_step/run.py [--models minilm,base,large] [--lengths full,squad] [--dtypes fp32,bf16] [--variants ...]
-                                             [--rounds 3] [--threads 2] [--ipex PYTHON] [--json] [--targets]
+                                             [--rounds 3] [--batches 8] [--threads 2] [--ipex PYTHON] [--json] [--targets]
 
 Every variant is a process that holds its own model; they take turns, one step each, so that a noisy machine is noisy for all. A round is
 all batches of a variant once; the figure is the median over rounds of the time per sequence, the first round warms up and is not counted.
@@ -26,10 +26,10 @@ VARIANTS = ["torch", "grouped", "compile", "ipex", "trireme"]
 
 
 class Worker:
-    def __init__(self, python: str, variant: str, model: str, lengths: str, dtype: str, threads: int) -> None:
+    def __init__(self, python: str, variant: str, model: str, lengths: str, dtype: str, threads: int, batches: int) -> None:
         self.variant, self.model = variant, MODELS[model]
         command = [python, "-W", "ignore", str(HERE / "worker.py"), "--variant", variant, "--model", model]
-        command += ["--lengths", lengths, "--dtype", dtype, "--threads", str(threads)]
+        command += ["--lengths", lengths, "--dtype", dtype, "--threads", str(threads), "--batches", str(batches)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.batches = self.answer()["batches"]
         self.rounds: list[list[dict]] = []
@@ -69,7 +69,7 @@ class Worker:
 def measure(model: str, lengths: str, dtype: str, arguments: argparse.Namespace) -> dict[str, dict]:
     variants = [v for v in arguments.variants if not (v == "grouped" and lengths == "full") and not (v == "ipex" and not arguments.ipex)]
     python = {variant: arguments.ipex if variant == "ipex" else sys.executable for variant in variants}
-    workers = [Worker(python[variant], variant, model, lengths, dtype, arguments.threads) for variant in variants]
+    workers = [Worker(python[variant], variant, model, lengths, dtype, arguments.threads, arguments.batches) for variant in variants]
     for _ in range(arguments.rounds + 1):
         for worker in workers:
             worker.rounds.append([])
@@ -104,12 +104,24 @@ def cpu_name() -> str:
     return platform.processor()
 
 
+def save(records: dict[str, dict], threads: int, peak: float) -> None:
+    """Into bench/results/train_step.json; cases of earlier runs that this one did not measure stay."""
+    path = HERE.parent / "results" / "train_step.json"
+    cases = json.loads(path.read_text()) if path.exists() else {}
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
+    head = {"cpu": cpu_name(), "threads": threads, "commit": commit, "fma_peak_gflops": peak}
+    for case, results in records.items():
+        cases[case] = {**head, "variants": results}
+    path.write_text(json.dumps(cases, indent=1) + "\n")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (("models", "minilm,base"), ("lengths", "full,squad"), ("dtypes", "fp32"), ("variants", "torch,grouped,trireme")):
         parser.add_argument(f"--{name}", type=lambda text: text.split(","), default=default.split(","))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--batches", type=int, default=8, help="mixed batches in a round; each has the whole distribution of lengths")
     parser.add_argument("--ipex", help="the Python of an environment that has IPEX")
     parser.add_argument("--json", action="store_true", help="write bench/results/train_step.json")
     parser.add_argument("--targets", action="store_true", help="compare with the project's targets")
@@ -124,9 +136,7 @@ def main() -> int:
                 records[case] = measure(model, lengths, dtype, arguments)
                 show(case, records[case], peak)
     if arguments.json:
-        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
-        head = {"cpu": cpu_name(), "threads": arguments.threads, "commit": commit, "fma_peak_gflops": peak}
-        (HERE.parent / "results" / "train_step.json").write_text(json.dumps({**head, "cases": records}, indent=1) + "\n")
+        save(records, arguments.threads, peak)
     return 0 if not arguments.targets or check(records, peak) else 1
 
 

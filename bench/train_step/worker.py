@@ -1,6 +1,6 @@
 """One way to train, in a process of its own: answers "step" on stdin with the seconds that a step took, "memory" with its peak in bytes.
 
-    worker.py --variant torch|grouped|compile|ipex|trireme --model base --lengths squad --dtype fp32 --threads 2
+    worker.py --variant torch|grouped|compile|ipex|trireme --model base --lengths squad --dtype fp32 --threads 2 --batches 8
 """
 
 import argparse
@@ -60,6 +60,8 @@ class Training:
             self.autocast = lambda: torch.autocast("cpu", torch.bfloat16)
         grouped = arguments.variant == "grouped"
         self.lengths = batches(arguments.lengths, MODELS[arguments.model].batch, grouped)
+        if not grouped:  # a round of grouped batches must be whole
+            self.lengths = self.lengths[: arguments.batches]
         self.batches = [make_batch(each, max(each) if grouped else FULL_LENGTH) for each in self.lengths]
         self.next = 0
 
@@ -79,6 +81,7 @@ def main() -> None:
     for name in ("variant", "model", "lengths", "dtype"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--batches", type=int, required=True)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     answers = os.fdopen(os.dup(1), "w", buffering=1)
