@@ -5,7 +5,7 @@ import pytest
 from . import jobs
 from .programs.checks import names
 
-CHECKS = names(str(jobs.PROGRAMS / "collectives.py"))
+CHECKS = [check for program in ("collectives.py", "failing.py") for check in names(str(jobs.PROGRAMS / program))]
 SIZES = [1, 2, 3, pytest.param(4, marks=pytest.mark.long), 7]
 
 

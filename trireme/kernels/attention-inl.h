@@ -51,12 +51,12 @@ Rows rows_of(const AttentionShape& shape, int64_t sequence, int64_t head) {
   return {&shape.dropout, data, bias.query_stride, static_cast<uint32_t>(head), begin, end - begin, shape.causal};
 }
 
-// The scores of a row with their bias, minus infinity from `visible` to the end of its last vector.
 void add_bias(float* scores, const float* bias, int64_t visible) {
   for (int64_t j = 0; j < visible; j += kLanes)
     store_up_to(scores + j, load_up_to(scores + j, visible - j) + load_up_to(bias + j, visible - j), visible - j);
 }
 
+// Minus infinity from `visible` to the end of its vector: exp makes 0 of it.
 TRIREME_INLINE void hide_tail(float* scores, int64_t visible) {
   int64_t whole = whole_vectors(visible);
   for (int64_t j = visible; j < whole; ++j) scores[j] = -__builtin_inff();
@@ -69,7 +69,7 @@ TRIREME_INLINE float max_of(const float* x, int64_t n) {
 }
 
 // scores -> what is kept of exp(scores - max), unscaled; the columns up to `whole` that the row does not see become 0.
-// Returns the sum before dropout, and its maximum.
+// Returns the sum before dropout.
 template <bool with_dropout>
 TRIREME_INLINE float exp_row(float* scores, const Rows& rows, int64_t query, int64_t visible, int64_t whole, float largest) {
   Floats total = {};

@@ -65,7 +65,6 @@ def _replace_forwards(family: Family) -> None:
 
 
 def _layer_forward(original: Any, family: Family) -> Any:
-
     @functools.wraps(original)
     def forward(self: nn.Module, hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         packing = args[0] if args else None
@@ -76,14 +75,18 @@ def _layer_forward(original: Any, family: Family) -> Any:
     return forward
 
 
+def _holder(model: nn.Module) -> nn.Module:
+    """The module whose layers they are."""
+    return model.transformer if hasattr(model, "transformer") else model.encoder
+
+
 def _run_layers(model: nn.Module, family: Family, x: torch.Tensor, packing: Packing) -> torch.Tensor:
-    modules = family.layers(model)
     # Up to transformers 4.52 the encoder, later each layer by itself, computes again in the backward pass what it does not keep.
-    owner = next((m for m in model.modules() if getattr(m, "gradient_checkpointing", False) and hasattr(m, "_gradient_checkpointing_func")), None)
-    for layer in modules:
-        itself = getattr(layer, "gradient_checkpointing", None) is not None
-        if owner is not None and model.training and not itself:
-            x = owner._gradient_checkpointing_func(layer.__call__, x, packing)
+    holder = _holder(model)
+    checkpointing = model.training and getattr(holder, "gradient_checkpointing", False)
+    for layer in family.layers(model):
+        if checkpointing and not hasattr(layer, "gradient_checkpointing"):
+            x = holder._gradient_checkpointing_func(layer.__call__, x, packing)
         else:
             x = layer(x, packing)
     return x
@@ -105,10 +108,9 @@ def _is_usual(model: nn.Module, family: Family, given: dict[str, Any]) -> bool:
         return False
     if precision.autocast_dtype() not in (None, torch.float32, torch.bfloat16):
         return False
-    stack = family.layers(model)
-    inner = (module for layer in stack for name, module in layer.named_modules() if name in ("attention", "attention.self"))
-    holder = model.transformer if hasattr(model, "transformer") else model.encoder
-    return not (layers.has_hooks(holder) or any(map(layers.has_hooks, inner)))
+    attentions = [layer.attention for layer in family.layers(model)]
+    called = [_holder(model), *attentions, *(each.self for each in attentions if hasattr(each, "self"))]
+    return not any(map(layers.has_hooks, called))
 
 
 def _model_forward(original: Any, family: Family) -> Any:

@@ -122,10 +122,10 @@ def swap_modules(model: nn.Module, taken: Iterable[nn.Module]) -> list[str]:
     for module in model.modules():
         if id(module) in inside:
             continue
-        if hasattr(ops, "dropout") and is_plain(module, nn.Dropout):
+        if is_plain(module, nn.Dropout):
             module.forward = functools.partial(fused_dropout, module)
             counts["Dropout"] += 1
-        elif hasattr(ops, "layer_norm") and _is_layer_norm(module):
+        elif _is_layer_norm(module):
             module.forward = functools.partial(fused_layer_norm, module)
             counts["LayerNorm"] += 1
     found = ", ".join(f"{count} {name}" for name, count in counts.items() if count)

@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from trireme import ops
-from trireme._optimize import precision
 from trireme._optimize.packing import Packing
 
 
@@ -102,34 +101,28 @@ def fused_embeddings(embeddings: nn.Module, ids: torch.Tensor, positions: torch.
     )
 
 
-def operands(x: torch.Tensor, modules: tuple[nn.Module, ...]) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """x and the modules' weights and biases. Under torch.autocast x and the matrices are what it asks for; gradients come back as they were."""
-    weights = [parameter for module in modules for parameter in (module.weight, module.bias)]
-    dtype = precision.autocast_dtype() or weights[0].dtype
-    return x.to(dtype), [weight.to(dtype) if weight.dim() == 2 else weight for weight in weights]
+def parameters_of(modules: tuple[nn.Module, ...]) -> list[torch.Tensor]:
+    return [parameter for module in modules for parameter in (module.weight, module.bias)]
 
 
 def self_attention(layer: EncoderLayer, x: torch.Tensor, packing: Packing) -> torch.Tensor:
     dense = (layer.query, layer.key, layer.value, layer.output)
     if all(map(is_plain_linear, dense)) and is_plain(layer.attention_norm, nn.LayerNorm) and x.shape[1] == layer.query.out_features:
-        x, weights = operands(x, (*dense, layer.attention_norm))
-        with precision.no_autocast():
-            return ops.self_attention_block(
-                x, weights, packing.cu_seqlens, layer.heads, layer.attention_dropout, layer.output_dropout, layer.attention_norm.eps
-            )
+        weights = parameters_of((*dense, layer.attention_norm))
+        return ops.self_attention_block(
+            x, weights, packing.cu_seqlens, layer.heads, layer.attention_dropout, layer.output_dropout, layer.attention_norm.eps
+        )
     tokens = x.shape[0]
     q, k, v = (module(x).view(tokens, layer.heads, -1) for module in (layer.query, layer.key, layer.value))
-    with precision.no_autocast():
-        context = ops.attention(q, k, v, packing.cu_seqlens, scale=q.shape[2] ** -0.5, dropout_p=layer.attention_dropout)
+    context = ops.attention(q, k, v, packing.cu_seqlens, scale=q.shape[2] ** -0.5, dropout_p=layer.attention_dropout)
     return layer.attention_end(context.reshape(tokens, -1), x)
 
 
 def feed_forward(layer: EncoderLayer, x: torch.Tensor) -> torch.Tensor:
     tanh = gelu_form(layer.activation)
     if tanh is not None and is_plain_linear(layer.inner) and is_plain_linear(layer.outer) and is_plain(layer.outer_norm, nn.LayerNorm):
-        x, weights = operands(x, (layer.inner, layer.outer, layer.outer_norm))
-        with precision.no_autocast():
-            return ops.feed_forward_block(x, weights, tanh, layer.outer_dropout, layer.outer_norm.eps)
+        weights = parameters_of((layer.inner, layer.outer, layer.outer_norm))
+        return ops.feed_forward_block(x, weights, tanh, layer.outer_dropout, layer.outer_norm.eps)
     return layer.feed_forward(x)
 
 

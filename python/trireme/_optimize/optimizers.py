@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from trireme import optim
+
 # What torch's own implementations leave on an optimizer that our step does not do: unscaling gradients inside of it.
 FUSED_ONLY = ("_step_supports_amp_scaling", "_need_device_dtype_check_for_fused")
 
@@ -19,10 +21,6 @@ def optimize(optimizer: torch.optim.Optimizer, model: nn.Module) -> str | None:
     if is_fused(optimizer):
         return None
     name = type(optimizer).__name__
-    try:
-        from trireme import optim
-    except ImportError as missing:
-        return f"left the optimizer {name}: {missing}"
     ours = {torch.optim.AdamW: optim.AdamW, torch.optim.Adam: optim.Adam, torch.optim.SGD: optim.SGD, torch.optim.Adagrad: optim.Adagrad}
     kind = ours.get(type(optimizer))
     if kind is None:

@@ -18,12 +18,12 @@ def names(program: str) -> list[str]:
     return [line[4 : line.index("(")] for line in lines if line.startswith("def check_")]
 
 
-def run(namespace: dict[str, Callable]) -> None:
-    """All of them; SystemExit if one failed. ONLY names some, separated by spaces, SKIP those to leave out."""
+def run(*namespaces: dict[str, Callable]) -> None:
+    """All of them, file after file; SystemExit if one failed. ONLY names some, separated by spaces, SKIP those to leave out."""
     rank = os.environ.get("RANK", "0")
     path = pathlib.Path(os.environ.get("RESULTS", ".")) / f"rank{rank}.jsonl"
     with path.open("w") as results:
-        for name in names(namespace["__file__"]):
+        for namespace, name in ((each, name) for each in namespaces for name in names(each["__file__"])):
             if name not in os.environ.get("ONLY", name).split() or name in os.environ.get("SKIP", "").split():
                 continue
             start = time.perf_counter()
