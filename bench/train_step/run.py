@@ -2,16 +2,22 @@
 """How fast is a training step, and how much memory does it take? trireme.optimize beside torch eager, torch.compile and IPEX.
 
     .venv/bin/python bench/train_step/run.py [--models minilm,base,large] [--lengths full,squad] [--dtypes fp32,bf16] [--variants ...]
-                                             [--rounds 3] [--batches 8] [--threads 2] [--ipex PYTHON] [--json] [--targets]
+                                             [--rounds 3] [--batches 8] [--threads 2] [--ipex PYTHON] [--json] [--plot] [--targets]
 
 Every variant is a process that holds its own model; they take turns, one step each, so that a noisy machine is noisy for all. A round is
 all batches of a variant once; the figure is the median over rounds of the time per sequence, the first round warms up and is not counted.
-torch pads to 384; `grouped` pads to the longest of a batch of similar lengths; trireme computes no padding. --ipex names the Python of
-an environment with intel-extension-for-pytorch and transformers. Needs transformers.
+The FMA peak takes its turn too: 0.1 s of nothing but fused multiply-adds on all threads before each of trireme's steps, the median of a case.
+torch pads to 384; `grouped` pads to the longest of a batch of similar lengths; trireme computes no padding. `trireme-fp32` stands beside
+bf16, `deterministic` is trireme with TRIREME_DETERMINISTIC=1. --ipex names the Python of an environment with intel-extension-for-pytorch
+and transformers. Needs transformers.
+
+For a CPU without bf16 instructions, on one that has them: ONEDNN_MAX_CPU_ISA=AVX512_CORE bench/train_step/run.py --dtypes bf16
+--variants torch,trireme-fp32,trireme
 """
 
 import argparse
 import json
+import os
 import pathlib
 import platform
 import statistics
@@ -22,17 +28,25 @@ from targets import check
 from workload import MODELS
 
 HERE = pathlib.Path(__file__).resolve().parent
-VARIANTS = ["torch", "grouped", "compile", "ipex", "trireme"]
+RESULTS = HERE.parent / "results" / "train_step.json"
+VARIANTS = ["torch", "grouped", "compile", "ipex", "trireme-fp32", "deterministic", "trireme"]
 
 
 class Worker:
     def __init__(self, python: str, variant: str, model: str, lengths: str, dtype: str, threads: int, batches: int) -> None:
         self.variant, self.model = variant, MODELS[model]
-        command = [python, "-W", "ignore", str(HERE / "worker.py"), "--variant", variant, "--model", model]
+        environment = dict(os.environ)
+        if variant == "deterministic":
+            environment["TRIREME_DETERMINISTIC"] = "1"
+        if variant == "trireme-fp32":
+            dtype = "fp32"
+        what = "trireme" if variant in ("deterministic", "trireme-fp32") else variant
+        command = [python, "-W", "ignore", str(HERE / "worker.py"), "--variant", what, "--model", model]
         command += ["--lengths", lengths, "--dtype", dtype, "--threads", str(threads), "--batches", str(batches)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
         self.batches = self.answer()["batches"]
         self.rounds: list[list[dict]] = []
+        self.fma_peaks: list[float] = []
 
     def answer(self) -> dict:
         assert self.process.stdout is not None
@@ -67,7 +81,9 @@ class Worker:
 
 
 def measure(model: str, lengths: str, dtype: str, arguments: argparse.Namespace) -> dict[str, dict]:
-    variants = [v for v in arguments.variants if not (v == "grouped" and lengths == "full") and not (v == "ipex" and not arguments.ipex)]
+    left_out = {"grouped"} if lengths == "full" else set()
+    left_out |= {"trireme-fp32"} if dtype == "fp32" else set()
+    variants = [variant for variant in arguments.variants if variant not in left_out]
     python = {variant: arguments.ipex if variant == "ipex" else sys.executable for variant in variants}
     workers = [Worker(python[variant], variant, model, lengths, dtype, arguments.threads, arguments.batches) for variant in variants]
     for _ in range(arguments.rounds + 1):
@@ -76,23 +92,24 @@ def measure(model: str, lengths: str, dtype: str, arguments: argparse.Namespace)
         for i in range(max(worker.batches for worker in workers)):
             for worker in workers:
                 if i < worker.batches:
+                    if worker.variant == "trireme":
+                        worker.fma_peaks.append(worker.ask("fma")["gflops"])
                     worker.rounds[-1].append(worker.ask("step"))
-    return {worker.variant: worker.finish(first_counted=1) for worker in workers}
+    results = {worker.variant: worker.finish(first_counted=1) for worker in workers}
+    peaks = [peak for worker in workers for peak in worker.fma_peaks]
+    for result in results.values() if peaks else []:
+        result["fma_peak_gflops"] = statistics.median(peaks)
+    return results
 
 
-def fma_peak(threads: int) -> float:
-    """GFLOP/s of nothing but fused multiply-adds on all threads, from trireme's own kernel."""
-    code = f"import torch, trireme.ops as ops; torch.set_num_threads({threads}); print(max(ops.measure_fma_peak(0.2) for _ in range(5)))"
-    return float(subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, capture_output=True, text=True).stdout)
-
-
-def show(case: str, results: dict[str, dict], peak: float) -> None:
+def show(case: str, results: dict[str, dict]) -> None:
     ours = results.get("trireme")
     for variant, result in results.items():
         ratio = f"{result['seconds_per_sequence'] / ours['seconds_per_sequence']:6.2f}x" if ours else ""
+        share = f"{100 * result['gflops'] / result['fma_peak_gflops']:4.0f} % of {result['fma_peak_gflops']:.0f}" if ours else ""
         print(
             f"{case:22} {variant:8} {result['seconds_per_sequence'] * 1e3:9.1f} ms/sequence {ratio} {result['gflops']:7.0f} GFLOP/s "
-            f"{100 * result['gflops'] / peak:4.0f} % of peak {result['peak_bytes'] / 1e9:6.2f} GB  +-{100 * result['spread'] / 2:.0f} %",
+            f"{share} {result['peak_bytes'] / 1e9:6.2f} GB  +-{100 * result['spread'] / 2:.0f} %",
             flush=True,
         )
 
@@ -104,15 +121,14 @@ def cpu_name() -> str:
     return platform.processor()
 
 
-def save(records: dict[str, dict], threads: int, peak: float) -> None:
+def save(records: dict[str, dict], threads: int) -> None:
     """Into bench/results/train_step.json; cases of earlier runs that this one did not measure stay."""
-    path = HERE.parent / "results" / "train_step.json"
-    cases = json.loads(path.read_text()) if path.exists() else {}
+    cases = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
-    head = {"cpu": cpu_name(), "threads": threads, "commit": commit, "fma_peak_gflops": peak}
+    head = {"cpu": cpu_name(), "threads": threads, "commit": commit}
     for case, results in records.items():
         cases[case] = {**head, "variants": results}
-    path.write_text(json.dumps(cases, indent=1) + "\n")
+    RESULTS.write_text(json.dumps(cases, indent=1) + "\n")
 
 
 def main() -> int:
@@ -124,20 +140,29 @@ def main() -> int:
     parser.add_argument("--batches", type=int, default=8, help="mixed batches in a round; each has the whole distribution of lengths")
     parser.add_argument("--ipex", help="the Python of an environment that has IPEX")
     parser.add_argument("--json", action="store_true", help="write bench/results/train_step.json")
+    parser.add_argument("--plot", action="store_true", help="draw bench/plots/train_step.svg from the JSON file; needs matplotlib")
     parser.add_argument("--targets", action="store_true", help="compare with the project's targets")
     arguments = parser.parse_args()
+    unknown = set(arguments.variants) - set(VARIANTS)
+    if unknown:
+        parser.error(f"--variants {','.join(unknown)}: choose from {','.join(VARIANTS)}")
+    if "ipex" in arguments.variants and not arguments.ipex:
+        parser.error("--variants ipex needs --ipex, the Python of an environment that has it")
 
-    peak, records = fma_peak(arguments.threads), {}
-    print(f"FMA peak, {arguments.threads} threads: {peak:.0f} GFLOP/s")
+    records = {}
     for dtype in arguments.dtypes:
         for model in arguments.models:
             for lengths in arguments.lengths:
                 case = f"{model}/{lengths}/{dtype}"
                 records[case] = measure(model, lengths, dtype, arguments)
-                show(case, records[case], peak)
+                show(case, records[case])
     if arguments.json:
-        save(records, arguments.threads, peak)
-    return 0 if not arguments.targets or check(records, peak) else 1
+        save(records, arguments.threads)
+    if arguments.plot:
+        from plot import draw
+
+        draw(RESULTS, HERE.parent / "plots" / "train_step.svg")
+    return 0 if not arguments.targets or check(records) else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""One way to train, in a process of its own: answers "step" on stdin with the seconds that a step took, "memory" with its peak in bytes.
+"""One way to train, in a process of its own: answers "step" on stdin with the seconds that a step took, "memory" with its peak in bytes, "fma"
+with what the machine can do at this moment.
 
     worker.py --variant torch|grouped|compile|ipex|trireme --model base --lengths squad --dtype fp32 --threads 2 --batches 8
 """
@@ -36,6 +37,12 @@ def make_batch(lengths: list[int], width: int) -> dict[str, torch.Tensor]:
     ids = torch.randint(1000, 30000, mask.shape, generator=generator) * mask
     middle = torch.tensor(lengths) // 2
     return {"input_ids": ids, "attention_mask": mask, "token_type_ids": torch.zeros_like(ids), "start_positions": middle, "end_positions": middle + 1}
+
+
+def measure_fma_peak(seconds: float) -> float:
+    from trireme import ops
+
+    return ops.measure_fma_peak(seconds)
 
 
 class Training:
@@ -93,6 +100,8 @@ def main() -> None:
             print(json.dumps(training.step()), file=answers)
         elif line.strip() == "memory":
             print(json.dumps({"bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}), file=answers)
+        elif line.strip() == "fma":
+            print(json.dumps({"gflops": measure_fma_peak(seconds=0.1)}), file=answers)
 
 
 if __name__ == "__main__":

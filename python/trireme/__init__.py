@@ -7,6 +7,7 @@ Installed beside PyTorch, it is there at ``import torch``: ``torch.distributed.i
     trireme.ops               the operators it uses
     trireme.ProcessGroupCCL   the c10d backend (also torch.distributed.ProcessGroupCCL)
     trireme.optim             AdamW and others in one pass over memory, called as torch.optim's
+    trireme.patch_trainer     Hugging Face's Trainer and Accelerator train on all of it, without a flag
     trireme.__version__
 
 Importing this module loads neither torch nor the C++ libraries; the first use does.
@@ -15,11 +16,12 @@ Importing this module loads neither torch nor the C++ libraries; the first use d
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["ProcessGroupCCL", "__version__", "bf16_plan", "optim", "optimize"]
+__all__ = ["ProcessGroupCCL", "__version__", "bf16_plan", "optim", "optimize", "patch_trainer"]
 
 if TYPE_CHECKING:
     from trireme import optim
     from trireme._bindings import ProcessGroupCCL
+    from trireme._huggingface import patch_trainer
     from trireme._optimize import bf16_plan, optimize
 
 
@@ -32,6 +34,10 @@ def __getattr__(name: str) -> Any:
         from trireme import _optimize
 
         return getattr(_optimize, name)
+    if name == "patch_trainer":
+        from trireme._huggingface import patch_trainer
+
+        return patch_trainer
     if name == "optim":
         import importlib
 

@@ -17,6 +17,9 @@ def register() -> None:
 
         if dist.is_available():
             _register(dist)
+        from trireme._huggingface import hook
+
+        hook.install()
     except Exception as error:  # whatever it is, torch itself must be importable
         warnings.warn(f"trireme: the backend ccl is not available: {error}", stacklevel=2)
 

@@ -78,6 +78,10 @@ constexpr Variable kTable[] = {
     {"TRIREME_DISABLE", Type::flag, "0", "", "1: trireme.optimize changes nothing; see docs/optimize.md."},
     {"TRIREME_VERIFY", Type::flag, "0", "",
      "1: an optimized encoder computes its first batch with transformers' own code as well and prints the difference."},
+    {"TRIREME_AUTO", Type::flag, "0", "",
+     "1: every Trainer and Accelerator of Hugging Face trains on Trireme, without a flag; see docs/huggingface.md."},
+    {"TRIREME_ALONE", Type::flag, "0", "",
+     "1: a Trainer may train alone in each of several launched processes, which is an error otherwise."},
 
     // What is told.
     {"CCL_LOG_LEVEL", Type::choice, "warn", "error|warn|info|debug|trace", "What is written to stderr."},

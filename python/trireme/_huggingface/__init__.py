@@ -1,0 +1,73 @@
+"""Hugging Face's Trainer and Accelerator on Trireme: the flags of the guides for CPU training act again.
+
+Nothing here is imported before transformers or accelerate is: ``hook`` waits for their modules. What a run asks for is kept here, because
+accelerate's own state is the process's, too; the seams are in ``for_transformers`` and ``for_accelerate``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+
+__all__ = ["Misfit", "asked", "patch_trainer"]
+
+TRUE = ("1", "true", "yes", "on", "y", "t")
+
+
+class Misfit(RuntimeError):
+    """A version of transformers or accelerate in which a flag cannot be made to act."""
+
+
+@dataclasses.dataclass
+class Asked:
+    """What the newest TrainingArguments of this process, or patch_trainer, ask for. Environment variables are read each time."""
+
+    use_ipex: bool = False
+    ccl: bool = False
+    auto: bool = False
+    timeout: timedelta | None = None  # while a TrainingArguments sets up its devices
+    misfits: list[str] = dataclasses.field(default_factory=list)
+
+    def automatic(self) -> bool:
+        return self.auto or is_true("TRIREME_AUTO")
+
+    def optimized(self) -> bool:
+        """Whether models and optimizers go through trireme.optimize."""
+        return self.use_ipex or is_true("ACCELERATE_USE_IPEX") or self.automatic()
+
+    def anything(self) -> bool:
+        return self.ccl or self.optimized()
+
+    def raise_misfits(self) -> None:
+        if self.anything() and self.misfits:
+            raise Misfit("trireme: " + "; ".join(self.misfits))
+
+
+asked = Asked()
+
+
+def is_true(name: str) -> bool:
+    return os.environ.get(name, "").lower() in TRUE
+
+
+def launched_processes(env: Mapping[str, str]) -> int:
+    """How many processes a launcher started for this job. (Slurm's variables are set in a batch script too, where one process runs.)"""
+    for name in ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"):
+        if env.get(name, "").isdigit():
+            return int(env[name])
+    if env.get("SLURM_STEP_NUM_TASKS", "").isdigit() and "SLURM_PROCID" in env:
+        return int(env["SLURM_STEP_NUM_TASKS"])
+    return 1
+
+
+def patch_trainer() -> None:
+    """From here on every Trainer and Accelerator of this process trains on Trireme, without a flag: models and optimizers go through
+    ``trireme.optimize``, several processes through the backend ``ccl``, and bf16 follows ``trireme.bf16_plan``. Call it before TrainingArguments
+    or an Accelerator is made. ``TRIREME_AUTO=1`` does the same from outside."""
+    from trireme._huggingface import hook
+
+    asked.auto = True
+    hook.install()
+    asked.raise_misfits()

@@ -1,0 +1,168 @@
+"""The seams in accelerate, 1.1 to 1.15: the process's state, where the group is made, and the Accelerator, through which every model and
+optimizer passes. accelerate 1.12 was the last that knew ccl."""
+
+from __future__ import annotations
+
+import functools
+import os
+import types
+from typing import Any
+
+from trireme import _launch
+from trireme._huggingface import asked, launched_processes
+from trireme._optimize.report import say_once
+
+VERSIONS = "1.1 to 1.15"
+
+
+def misfit(module: types.ModuleType, what: str) -> None:
+    import accelerate
+
+    asked.misfits.append(f"accelerate {accelerate.__version__}: {module.__name__} has no {what}; versions {VERSIONS} are known to fit")
+
+
+# ---- PartialState ----
+
+
+def patch_state(module: types.ModuleType) -> None:
+    cls = getattr(module, "PartialState", None)
+    if cls is None or not hasattr(cls, "_prepare_backend"):
+        return misfit(module, "PartialState._prepare_backend")
+    if "_trireme" in vars(cls):
+        return None
+    cls._trireme = True
+    _choose_group(cls)
+    _choose_backend(cls, module.DistributedType.MULTI_CPU)
+    return None
+
+
+def _choose_group(cls: Any) -> None:
+    original = cls.__init__
+
+    @functools.wraps(original)
+    def __init__(self: Any, cpu: bool = False, **kwargs: Any) -> None:
+        if kwargs.get("backend") is None and _takes_ccl_by_itself():
+            kwargs["backend"] = "ccl"
+        if kwargs.get("backend") == "ccl":
+            _launch.fill(os.environ)
+            if launched_processes(os.environ) > 1:
+                cpu = True
+                if asked.timeout is not None:
+                    kwargs.setdefault("timeout", asked.timeout)
+            else:
+                del kwargs["backend"]  # one process has no group
+        elif cpu and asked.anything() and asked.timeout is not None and launched_processes(os.environ) > 1:
+            kwargs.setdefault("timeout", asked.timeout)
+        original(self, cpu, **kwargs)
+
+    cls.__init__ = __init__
+
+
+def _takes_ccl_by_itself() -> bool:
+    import torch
+
+    return asked.automatic() and launched_processes(os.environ) > 1 and not torch.accelerator.is_available()
+
+
+def _choose_backend(cls: Any, multi_cpu: Any) -> None:
+    original = cls._prepare_backend
+
+    @functools.wraps(original)
+    def _prepare_backend(self: Any, cpu: bool = False, sagemaker_dp: bool = False, backend: str | None = None) -> Any:
+        if backend == "ccl":
+            return "ccl", multi_cpu
+        return original(self, cpu, sagemaker_dp, backend)
+
+    cls._prepare_backend = _prepare_backend
+
+
+# ---- Accelerator ----
+
+
+def patch_accelerator(module: types.ModuleType) -> None:
+    cls = getattr(module, "Accelerator", None)
+    for name in ("prepare_model", "prepare_optimizer"):
+        if not hasattr(cls, name):
+            return misfit(module, f"Accelerator.{name}")
+    if "_trireme" in vars(cls):
+        return None
+    cls._trireme = True
+    _follow_bf16_plan(cls)
+    _optimize_models(cls)
+    _optimize_optimizers(cls)
+    for name in ("_prepare_ipex_or_xpu", "_prepare_ipex"):  # up to 1.12
+        if hasattr(cls, name):
+            _replace_ipex(cls, name)
+    return None
+
+
+def computes_in_fp32(device: Any, mixed_precision: str) -> bool:
+    """Whether bf16 was asked for that would be slower than fp32 here."""
+    if not asked.anything() or mixed_precision != "bf16" or getattr(device, "type", "") != "cpu":
+        return False
+    from trireme import bf16_plan
+
+    plan = bf16_plan()
+    if not plan.native:
+        say_once(str(plan))
+    return not plan.native
+
+
+def _follow_bf16_plan(cls: Any) -> None:
+    original = cls.__init__
+
+    @functools.wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        asked.raise_misfits()
+        original(self, *args, **kwargs)
+        if self.native_amp and computes_in_fp32(self.device, self.state.mixed_precision):
+            self.native_amp = False
+
+    cls.__init__ = __init__
+
+
+def _is_ours(accelerator: Any) -> bool:
+    return asked.optimized() and accelerator.device.type == "cpu"
+
+
+def _optimize_models(cls: Any) -> None:
+    original = cls.prepare_model
+
+    @functools.wraps(original)
+    def prepare_model(self: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
+        if _is_ours(self):
+            from trireme import optimize
+
+            optimize(model)
+        return original(self, model, *args, **kwargs)
+
+    cls.prepare_model = prepare_model
+
+
+def _optimize_optimizers(cls: Any) -> None:
+    original = cls.prepare_optimizer
+
+    @functools.wraps(original)
+    def prepare_optimizer(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        import torch
+
+        if _is_ours(self) and isinstance(optimizer, torch.optim.Optimizer) and not getattr(optimizer, "_is_accelerate_prepared", False):
+            from trireme._optimize import optimizers
+
+            models = getattr(self, "_models", None) or [torch.nn.Module()]
+            if line := optimizers.optimize(optimizer, models[-1]):
+                say_once(line)
+        return original(self, optimizer, *args, **kwargs)
+
+    cls.prepare_optimizer = prepare_optimizer
+
+
+def _replace_ipex(cls: Any, name: str) -> None:
+    """Models and optimizers were or will be ours; Intel's library, or what stands in for it, has no part in it."""
+    original = getattr(cls, name)
+
+    @functools.wraps(original)
+    def prepare(self: Any, *args: Any) -> Any:
+        return args if _is_ours(self) else original(self, *args)
+
+    setattr(cls, name, prepare)

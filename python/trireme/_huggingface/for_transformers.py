@@ -1,0 +1,223 @@
+"""The seams in transformers, 4.46 to 5.22: the arguments, their parser, and the Trainer.
+
+| what | where it went | what stands here instead |
+|---|---|---|
+| ``--no_cuda`` | left with 5.0 | a field of TrainingArguments that sets ``use_cpu`` |
+| ``--use_ipex`` | left after 4.52 | a field of TrainingArguments; accelerate's Accelerator then optimizes (for_accelerate) |
+| ``--ddp_backend ccl`` | no longer a choice from 5.1 on | a choice |
+| ``--ddp_timeout`` | never reached a group of CPUs | handed to accelerate's state |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import functools
+import os
+import types
+from collections.abc import Iterable
+from typing import Any
+
+from trireme._huggingface import asked, is_true, launched_processes
+
+VERSIONS = "4.46 to 5.22"
+
+HOW_TO_TRAIN_TOGETHER = (
+    "the Trainer would train alone in each of them, as if the others were not there. Give --use_cpu (or --no_cuda), or --ddp_backend ccl, or set "
+    "ACCELERATE_USE_CPU=1. If they are meant to train alone, set TRIREME_ALONE=1"
+)
+
+
+@dataclasses.dataclass
+class GuideFlags:
+    """Those that transformers once had. Their fields are put into TrainingArguments where they are missing."""
+
+    no_cuda: bool = dataclasses.field(default=False, metadata={"help": "Train on the CPU: the older name of --use_cpu."})
+    use_ipex: bool = dataclasses.field(default=False, metadata={"help": "Make the model and its optimizer fast on CPUs, by trireme.optimize."})
+
+
+def misfit(module: types.ModuleType, what: str) -> None:
+    import transformers
+
+    asked.misfits.append(f"transformers {transformers.__version__}: {module.__name__} has no {what}; versions {VERSIONS} are known to fit")
+
+
+# ---- TrainingArguments ----
+
+
+def patch_arguments(module: types.ModuleType) -> None:
+    cls = getattr(module, "TrainingArguments", None)
+    if cls is None or not dataclasses.is_dataclass(cls):
+        return misfit(module, "dataclass TrainingArguments")
+    if "_trireme" in vars(cls):
+        return None
+    for name in ("__post_init__", "_setup_devices"):
+        if name not in vars(cls):
+            return misfit(module, f"TrainingArguments.{name}")
+    cls._trireme = True
+    added = _add_flags(cls)
+    _add_choice(cls)
+    _take_flags(cls, added)
+    _hand_over_timeout(cls)
+    return None
+
+
+def _add_flags(cls: Any) -> list[str]:
+    """Fields as if they had been written in the class; its __init__ was made without them."""
+    added = [name for name in GuideFlags.__dataclass_fields__ if name not in cls.__dataclass_fields__]
+    for name in added:
+        field = GuideFlags.__dataclass_fields__[name]
+        cls.__dataclass_fields__[name] = field
+        cls.__annotations__[name] = bool
+        setattr(cls, name, field.default)
+    original = cls.__init__
+
+    @functools.wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        for name in added:
+            setattr(self, name, bool(kwargs.pop(name, False)))
+        original(self, *args, **kwargs)
+
+    if added:
+        cls.__init__ = __init__
+    return added
+
+
+def withdraw_flags(cls: Any, names: Iterable[str]) -> None:
+    """A script has options of these names of its own."""
+    for each in (cls, *_subclasses(cls)):
+        for name in names:
+            each.__dataclass_fields__.pop(name, None)
+            vars(each).get("__annotations__", {}).pop(name, None)
+
+
+def _subclasses(cls: type) -> Iterable[type]:
+    for each in cls.__subclasses__():
+        yield each
+        yield from _subclasses(each)
+
+
+def _add_choice(cls: Any) -> None:
+    field = cls.__dataclass_fields__.get("ddp_backend")
+    choices = field.metadata.get("choices") if field is not None else None
+    if choices is not None and "ccl" not in choices:
+        field.metadata = types.MappingProxyType({**field.metadata, "choices": [*choices, "ccl"]})
+
+
+def _take_flags(cls: Any, added: list[str]) -> None:
+    original = cls.__post_init__
+
+    @functools.wraps(original)
+    def __post_init__(self: Any) -> None:
+        asked.use_ipex = bool(getattr(self, "use_ipex", False))
+        asked.ccl = self.ddp_backend == "ccl"
+        asked.raise_misfits()
+        if "no_cuda" in added and self.no_cuda:
+            self.use_cpu = True
+        original(self)
+
+    cls.__post_init__ = __post_init__
+
+
+def _hand_over_timeout(cls: Any) -> None:
+    """While the devices are set up, and the group with them, accelerate's state can see the timeout."""
+    original = vars(cls)["_setup_devices"]
+
+    def _setup_devices(self: Any) -> Any:
+        asked.timeout = datetime.timedelta(seconds=float(self.ddp_timeout)) if self.ddp_timeout else None
+        try:
+            device = original.__get__(self, type(self))
+        finally:
+            asked.timeout = None
+        _refuse_to_train_alone(self, device)
+        return device
+
+    cls._setup_devices = property(_setup_devices)
+
+
+def _refuse_to_train_alone(arguments: Any, device: Any) -> None:
+    count = launched_processes(os.environ)
+    state = getattr(arguments, "distributed_state", None)
+    is_alone = state is not None and getattr(state, "num_processes", 1) == 1
+    if count > 1 and is_alone and getattr(device, "type", "") == "cpu" and not is_true("TRIREME_ALONE"):
+        raise ValueError(f"trireme: {count} processes were launched, but {HOW_TO_TRAIN_TOGETHER}.")
+
+
+# ---- HfArgumentParser ----
+
+
+def patch_parser(module: types.ModuleType) -> None:
+    """A script whose own dataclass has an option with the name of one of ours keeps it."""
+    cls = getattr(module, "HfArgumentParser", None)
+    if cls is None:
+        return misfit(module, "HfArgumentParser")
+    if "_trireme" in vars(cls):
+        return None
+    cls._trireme = True
+    original = cls.__init__
+
+    @functools.wraps(original)
+    def __init__(self: Any, dataclass_types: Any = None, *args: Any, **kwargs: Any) -> None:
+        _yield_names(dataclass_types)
+        if dataclass_types is None:
+            original(self, *args, **kwargs)
+        else:
+            original(self, dataclass_types, *args, **kwargs)
+
+    cls.__init__ = __init__
+    return None
+
+
+def _yield_names(dataclass_types: Any) -> None:
+    kinds = [dataclass_types] if dataclasses.is_dataclass(dataclass_types) else list(dataclass_types or ())
+    arguments = [kind for kind in kinds if getattr(kind, "_trireme", False)]
+    others = [kind for kind in kinds if dataclasses.is_dataclass(kind) and kind not in arguments]
+    taken = {field.name for kind in others for field in dataclasses.fields(kind)}
+    for kind in arguments:
+        ours = {name for name, field in kind.__dataclass_fields__.items() if GuideFlags.__dataclass_fields__.get(name) is field}
+        if ours & taken:
+            root = next(base for base in reversed(kind.__mro__) if "_trireme" in vars(base))
+            withdraw_flags(root, ours & taken)
+
+
+# ---- Trainer ----
+
+
+def patch_trainer(module: types.ModuleType) -> None:
+    cls = getattr(module, "Trainer", None)
+    if cls is None:
+        return misfit(module, "Trainer")
+    if "_trireme" in vars(cls):
+        return None
+    cls._trireme = True
+    if hasattr(cls, "ipex_optimize_model"):  # up to 4.52; accelerate's Accelerator does it, in every version
+        _replace_ipex(cls)
+    if hasattr(cls, "autocast_smart_context_manager"):
+        _follow_bf16_plan(cls)
+    return None
+
+
+def _replace_ipex(cls: Any) -> None:
+    original = cls.ipex_optimize_model
+
+    @functools.wraps(original)
+    def ipex_optimize_model(self: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
+        return model if asked.optimized() else original(self, model, *args, **kwargs)
+
+    cls.ipex_optimize_model = ipex_optimize_model
+
+
+def _follow_bf16_plan(cls: Any) -> None:
+    """Where bf16 would be slower than fp32, the steps are not put under autocast."""
+    from trireme._huggingface import for_accelerate
+
+    original = cls.autocast_smart_context_manager
+
+    @functools.wraps(original)
+    def autocast_smart_context_manager(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if for_accelerate.computes_in_fp32(self.args.device, "bf16" if self.args.bf16 else "no"):
+            return contextlib.nullcontext()
+        return original(self, *args, **kwargs)
+
+    cls.autocast_smart_context_manager = autocast_smart_context_manager
