@@ -143,7 +143,7 @@ def score(questions: list[dict[str, Any]], answers: dict[str, str]) -> dict[str,
 
 def collate_padded(tokenizer: Any) -> Any:
     def collate(features: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-        return tokenizer.pad(features, return_tensors="pt", pad_to_multiple_of=8)
+        return tokenizer.pad(features, return_tensors="pt")
 
     return collate
 

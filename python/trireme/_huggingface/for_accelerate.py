@@ -44,6 +44,8 @@ def _choose_group(cls: Any) -> None:
         if kwargs.get("backend") is None and _takes_ccl_by_itself():
             kwargs["backend"] = "ccl"
         if kwargs.get("backend") == "ccl":
+            if os.environ.get("CCL_WORKER_COUNT") == "0":  # how `accelerate launch` says that it would not choose ccl by itself
+                del os.environ["CCL_WORKER_COUNT"]
             _launch.fill(os.environ)
             if launched_processes(os.environ) > 1:
                 cpu = True

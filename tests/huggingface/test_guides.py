@@ -1,0 +1,148 @@
+"""The commands of Hugging Face's guides, with a script that has run_qa.py's flags: the flags act, on one process and on several."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from .questions import minilm, write_questions
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+SCRIPT = REPOSITORY / "examples" / "question_answering.py"
+GUIDE = "--do_train --do_eval --per_device_train_batch_size 4 --learning_rate 3e-5 --num_train_epochs 1 --max_seq_length 64 --doc_stride 16"
+MPIRUN = [shutil.which("mpiexec.mpich") or shutil.which("mpirun") or "mpirun"]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("questions")
+    return {"train": write_questions(folder / "train.json", 24, seed=1), "dev": write_questions(folder / "dev.json", 8, seed=2)}
+
+
+def run(launcher, flags, files, output, model=None, env=None):
+    """The results of a run of the script, and what the script says of its group."""
+    command = [*launcher, str(SCRIPT), "--model_name_or_path", str(model or minilm()), *GUIDE.split(), *flags]
+    command += ["--train_file", str(files["train"]), "--validation_file", str(files["dev"]), "--output_dir", str(output)]
+    command += ["--report_to", "none", "--disable_tqdm", "True"]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("TRIREME_", "ACCELERATE_", "CCL_", "OMP_"))}
+    clean |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", **(env or {})}
+    done = subprocess.run(command, env=clean, cwd=output.parent, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
+    results = json.loads((output / "all_results.json").read_text())
+    return results, json.loads((output / "group.json").read_text()), done.stderr
+
+
+TOGETHER = {"backend": "ccl", "world_size": 2, "wrapper": "DistributedDataParallel", "packed": True, "optimizer": "trireme.optim"}
+PYTHON = [sys.executable]
+
+
+def test_mpirun(files, tmp_path):
+    """As printed: mpirun -n 2 -genv OMP_NUM_THREADS=23 python3 run_qa.py ... --no_cuda --ddp_backend ccl --use_ipex"""
+    launcher = [*MPIRUN, "-n", "2", "-genv", "OMP_NUM_THREADS=23", *PYTHON]
+    env = {"MASTER_ADDR": "127.0.0.1", "CCL_WORKER_COUNT": "1"}
+    results, group, _ = run(launcher, ["--no_cuda", "--ddp_backend", "ccl", "--use_ipex"], files, tmp_path / "out", env=env)
+    assert group == TOGETHER
+    assert results["train_loss"] < 5 and 0 <= results["f1"] <= 100
+
+
+def test_torchrun_with_bf16(files, tmp_path):
+    launcher = [*PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
+    _, group, said = run(launcher, ["--no_cuda", "--ddp_backend", "ccl", "--use_ipex", "--bf16"], files, tmp_path / "out", env={"TRIREME_BF16": "emulate"})
+    assert group == TOGETHER
+    assert "bf16: computes in fp32" in said
+
+
+def test_one_cpu(files, tmp_path):
+    """python run_qa.py ... --use_ipex --bf16 --no_cuda; ccl is asked for too, and there is nobody to talk to."""
+    flags = ["--use_ipex", "--bf16", "--no_cuda", "--ddp_backend", "ccl"]
+    _, group, _ = run(PYTHON, flags, files, tmp_path / "out", env={"TRIREME_BF16": "emulate"})
+    assert group == {"backend": None, "world_size": 1, "wrapper": "BertForQuestionAnswering", "packed": True, "optimizer": "trireme.optim"}
+
+
+def test_accelerate_launch(files, tmp_path):
+    """MULTI_CPU through accelerate's own mpirun_config, with a hostfile."""
+    hosts = tmp_path / "hostfile"
+    hosts.write_text("localhost\n")
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_CPU\nmixed_precision: 'no'\nnum_machines: 1\nnum_processes: 2\nuse_cpu: true\n"
+        f"mpirun_config:\n  mpirun_hostfile: {hosts}\nmachine_rank: 0\nmain_training_function: main\n"
+    )
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "mpirun").write_text(f'#!/bin/sh\nexec {MPIRUN[0]} "$@"\n')
+    (tools / "mpirun").chmod(0o755)
+    launcher = [*PYTHON, "-m", "accelerate.commands.launch", "--config_file", str(config)]
+    env = {"PATH": f"{tools}:{os.environ['PATH']}", "MASTER_ADDR": "127.0.0.1"}
+    _, group, _ = run(launcher, ["--ddp_backend", "ccl", "--use_cpu", "--use_ipex"], files, tmp_path / "out", env=env)
+    assert group == TOGETHER
+
+
+def test_nothing_is_done_that_was_not_asked_for(files, tmp_path):
+    _, group, said = run(PYTHON, ["--use_cpu", "--max_steps", "1"], files, tmp_path / "out")
+    assert group == {"backend": None, "world_size": 1, "wrapper": "BertForQuestionAnswering", "packed": False, "optimizer": "torch.optim.adamw"}
+    assert "trireme" not in said
+
+
+def test_all_of_it_without_a_flag(files, tmp_path):
+    _, group, _ = run([*MPIRUN, "-n", "2", *PYTHON], ["--max_steps", "1"], files, tmp_path / "out", env={"TRIREME_AUTO": "1"})
+    assert group == TOGETHER
+
+
+def test_several_processes_do_not_train_alone(files, tmp_path):
+    """transformers takes them together by itself with accelerate 1.12; later versions only with --use_cpu."""
+    accelerate = pytest.importorskip("accelerate")
+    if tuple(int(part) for part in accelerate.__version__.split(".")[:2]) < (1, 13):
+        pytest.skip("this accelerate takes a launcher's processes together by itself")
+    with pytest.raises(AssertionError, match="2 processes were launched.*--use_cpu"):
+        run([*MPIRUN, "-n", "2", *PYTHON], ["--max_steps", "1"], files, tmp_path / "out")
+
+
+# ---- Checkpoints ----
+
+
+def without_dropout(folder: pathlib.Path) -> pathlib.Path:
+    folder.mkdir()
+    for path in minilm().iterdir():
+        if path.is_file() and path.name != "config.json":
+            (folder / path.name).symlink_to(path)
+    config = json.loads((minilm() / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}))
+    return folder
+
+
+def weights_of(folder: pathlib.Path):
+    from safetensors.torch import load_file
+
+    return load_file(folder / "model.safetensors")
+
+
+def test_either_resumes_the_others_checkpoint(files, tmp_path):
+    import torch
+
+    flags = {"theirs": ["--use_cpu"], "ours": ["--use_cpu", "--use_ipex"]}
+    model, steps = without_dropout(tmp_path / "model"), ["--max_steps", "4", "--save_strategy", "steps", "--save_steps", "2", "--seed", "3"]
+    # One sequence a batch: no padding, which transformers lets take part in the softmax over the positions.
+    steps += ["--pad_to_max_length", "False", "--per_device_train_batch_size", "1"]
+    for who, own in flags.items():
+        run(PYTHON, [*own, *steps], files, tmp_path / who, model)
+    for who, other in (("ours", "theirs"), ("theirs", "ours")):
+        resumed = tmp_path / f"{who}-resumed"
+        checkpoint = tmp_path / other / "checkpoint-2"
+        assert (checkpoint / "optimizer.pt").exists()
+        run(PYTHON, [*flags[who], *steps, "--resume_from_checkpoint", str(checkpoint)], files, resumed, model)
+        expected = weights_of(tmp_path / "theirs")
+        begin = weights_of(checkpoint)
+        for name, weight in weights_of(resumed).items():
+            moved = (expected[name] - begin[name]).abs().max().item()
+            # AdamW divides by the root of the second moment: where a gradient is all rounding, its sign is too, and a step may differ by the
+            # whole learning rate (all of the keys' biases: they do not change a softmax). So: the mean of the differences, against how far the
+            # weights came, and a thousandth of the learning rate.
+            difference = (weight - expected[name]).abs().mean().item()
+            assert difference <= max(0.02 * moved, 3e-8), f"{who} from {other}: {name}: {difference} of {moved}"
+        state = torch.load(resumed / "checkpoint-4" / "optimizer.pt", weights_only=True)
+        assert all(entry["step"] == 4 for entry in state["state"].values())
