@@ -1,0 +1,5 @@
+"""``python -m intel_extension_for_pytorch.cpu.launch``: not here."""
+
+from intel_extension_for_pytorch._absent import missing_module
+
+raise missing_module("intel_extension_for_pytorch.cpu.launch")
