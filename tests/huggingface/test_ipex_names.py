@@ -136,6 +136,11 @@ def test_level_0_changes_nothing(ipex):
         ipex.optimize(model, level="O2")
 
 
+def test_a_scripted_model_is_returned_as_it_is(ipex):
+    scripted = torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(2))
+    assert ipex.optimize(scripted) is scripted
+
+
 def test_an_optimizer_that_shall_not_be_fused(ipex):
     model, optimizer = model_and_optimizer()
     result = ipex.optimize(model, optimizer=optimizer, inplace=True, fuse_update_step=False)

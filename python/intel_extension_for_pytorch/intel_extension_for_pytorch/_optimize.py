@@ -46,8 +46,8 @@ def optimize(
 ) -> Any:
     """The model, or (model, optimizer) if an optimizer was given, made fast by ``trireme.optimize``: copies, unless ``inplace``.
 
-    ``dtype=torch.bfloat16`` follows ``trireme.bf16_plan``. ``level="O0"`` returns what was given. ``fuse_update_step=False`` leaves the optimizer as
-    it is. Options that have no effect here are told on stderr when they ask for something.
+    ``dtype=torch.bfloat16`` follows ``trireme.bf16_plan``. With ``level="O0"``, and for a scripted model, what was given is returned as it is.
+    ``fuse_update_step=False`` leaves the optimizer alone. Options that have no effect here are told on stderr when they ask for something.
     """
     options = dict(locals())
     if level not in ("O0", "O1"):
