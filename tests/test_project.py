@@ -10,7 +10,7 @@ import pytest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 BUILD = pathlib.Path(os.environ.get("TRIREME_BUILD_DIR", REPOSITORY / "build" / "release")).resolve()
-TOP_FOLDERS = ("bench", "cmake", "docs", "include", "python", "tests", "tools", "trireme")
+TOP_FOLDERS = ("bench", "cmake", "docs", "examples", "include", "python", "tests", "tools", "trireme")
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 COMMAND = re.compile(r"^    ([^ #|+].*)$", re.MULTILINE)
@@ -29,7 +29,7 @@ def tracked() -> list[pathlib.Path]:
 
 
 def documents() -> list[pathlib.Path]:
-    return [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md"), *(REPOSITORY / "bench").glob("*.md")]
+    return [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md"), *(REPOSITORY / "bench").glob("*.md"), *(REPOSITORY / "examples").glob("*.md")]
 
 
 def name_of(path: pathlib.Path) -> str:
