@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import torch.distributed.tensor  # noqa: F401  PEFT looks into it without importing it; newer transformers do
 from labelled_texts import LabelledTexts, TextArguments, labels_for, read_texts
 from peft import LoraConfig, TaskType, get_peft_model
 from ran_on import ran_on
