@@ -12,7 +12,7 @@ TOPICS = {"weather": ["rain", "snow", "wind"], "food": ["soup", "bread", "salt"]
 STEMS = {"PER": ["ann", "bob", "eve"], "LOC": ["rom", "par", "kyo"], "O": ["tab", "lam", "cup"]}
 ENDINGS = ["ix", "or", "us"]
 
-# Of one length and with different first letters: nothing but the first letter of a word is new.
+# With different first letters: all others of a word follow from what came before.
 WORDS = ["amber", "brook", "cloud", "delta", "ember", "frost", "grain", "haven"]
 
 PIECES = [*FILLERS, *(word for words in TOPICS.values() for word in words), *(stem for stems in STEMS.values() for stem in stems)]
@@ -55,7 +55,3 @@ def write_prose(path: pathlib.Path, words: int, seed: int) -> pathlib.Path:
 def entropy_of_letters(text: str) -> float:
     """Nats a letter for somebody who knows how frequent letters are, and nothing else."""
     return -sum(count / len(text) * math.log(count / len(text)) for count in Counter(text).values())
-
-
-# Nats a letter for somebody who knows how write_prose works. Nobody who does not see the future is better.
-ENTROPY_OF_PROSE = math.log(len(WORDS)) / (len(WORDS[0]) + 1)

@@ -60,11 +60,14 @@ class _Processes(Ranks):
 def run(
     program: pathlib.Path, *arguments: object, logs: pathlib.Path, launcher: str | None = None, size: int = 2, env: Mapping[str, str] = {}
 ) -> Run:
-    """Alone, or by "mpirun" or "torchrun" on `size` processes, of one thread each. A program that fails or hangs is an error with all that it wrote."""
+    """Alone, or by "mpirun" or "torchrun" on `size` processes, of one thread each. A program that fails or hangs is an error with all that it
+    wrote."""
     command = [sys.executable, str(program), *map(str, arguments)]
     settings = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", **env}
     logs.mkdir(parents=True, exist_ok=True)
     if launcher == "mpirun":
+        if MPIRUN is None:
+            pytest.skip("no mpiexec (Debian: mpich)")
         ranks = MpirunRanks(command, size, logs=logs, mpirun=[MPIRUN], env=settings)
     elif launcher == "torchrun":
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size)]
