@@ -15,6 +15,10 @@ TOP_FOLDERS = ("bench", "cmake", "docs", "examples", "include", "python", "tests
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 COMMAND = re.compile(r"^    ([^ #|+].*)$", re.MULTILINE)
 QUOTED = re.compile(r"`([^`\s]+)`")
+CODE_BLOCK = re.compile(r"^    .*(?:\n+    .*)*", re.MULTILINE)
+# What a translation leaves as it is.
+NAME_OR_NUMBER = re.compile(r"`[^`]+`|\d+(?:\.\d+)*")
+GUIDE = REPOSITORY / "docs" / "guides" / "README.md"
 # Folders in which somebody builds or lives. Written so that this file does not contain them.
 MACHINE_PATH = re.compile(r"(?<![\w.}~/-])/(?:work|root|home/\w+|tmp/peers)(?![\w.-])")
 
@@ -42,9 +46,22 @@ def anchors(document: pathlib.Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 
 
+def outline(document: pathlib.Path) -> dict[str, list]:
+    """What a guide has in every language, in order. The names and numbers of a sentence are a set: each language puts them where it likes."""
+    text = document.read_text()
+    prose = CODE_BLOCK.sub("", text)
+    return {
+        "headings": re.findall(r"^#+(?= )", prose, re.MULTILINE),
+        "code blocks": [re.sub(r" +#.*", " #", block) for block in CODE_BLOCK.findall(text)],
+        "table rows": [set(NAME_OR_NUMBER.findall(row)) for row in re.findall(r"^\|.*", prose, re.MULTILINE)],
+        "sections": [set(NAME_OR_NUMBER.findall(section)) for section in re.split(r"^#+ .*", prose, flags=re.MULTILINE)],
+        "links": sorted({*LINK.findall(text), document.name}),
+    }
+
+
 def repository_paths(words: list[str]) -> list[str]:
-    """Those words that name something of this repository, not of a build."""
-    names = [word.removeprefix("./").rstrip("/").split(":")[0] for word in words if not re.search(r"\*|\.\.\.|/\.", word)]
+    """Those words that name something of this repository, not of a build or of a folder that a shell variable holds."""
+    names = [word.removeprefix("./").rstrip("/").split(":")[0] for word in words if not re.search(r"^\$|\*|\.\.\.|/\.", word)]
     return [name for name in names if name.endswith(".sh") or name.split("/")[0] in TOP_FOLDERS and "/" in name]
 
 
@@ -75,6 +92,16 @@ def test_what_a_document_names_exists(document):
     for command in commands:
         if command.startswith("./"):
             assert os.access(REPOSITORY / command.split()[0], os.X_OK), f"{command} cannot be run"
+
+
+@pytest.mark.parametrize("document", sorted(set(GUIDE.parent.glob("*.md")) - {GUIDE}), ids=name_of)
+def test_a_translated_document_has_what_the_original_has(document):
+    original, translated = outline(GUIDE), outline(document)
+    for part, expected in original.items():
+        found = translated[part]
+        assert len(found) == len(expected), f"{len(found)} {part}, {GUIDE.name} has {len(expected)}"
+        for there, here in zip(expected, found):
+            assert here == there, f"{part}: {here}, {GUIDE.name} has {there}"
 
 
 @pytest.mark.parametrize("document", documents(), ids=name_of)
