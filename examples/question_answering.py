@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from ran_on import ran_on
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer, HfArgumentParser, Trainer, TrainingArguments, default_data_collator, set_seed
 
 
@@ -148,18 +149,6 @@ def collate_padded(tokenizer: Any) -> Any:
     return collate
 
 
-def describe_group(trainer: Trainer) -> dict[str, Any]:
-    is_together = torch.distributed.is_initialized()
-    base = trainer.accelerator.unwrap_model(trainer.model).base_model
-    return {
-        "backend": torch.distributed.get_backend() if is_together else None,
-        "world_size": torch.distributed.get_world_size() if is_together else 1,
-        "wrapper": type(trainer.model_wrapped).__name__,
-        "packed": any(name.startswith("_trireme") for name in vars(base)),
-        "optimizer": type(getattr(trainer.optimizer, "optimizer", trainer.optimizer)).__module__,
-    }
-
-
 def main() -> None:
     model_arguments, arguments, training = HfArgumentParser((ModelArguments, DataArguments, TrainingArguments)).parse_args_into_dataclasses()
     set_seed(training.seed)
@@ -177,7 +166,7 @@ def main() -> None:
     results = {}
     if train is not None:
         results |= trainer.train(resume_from_checkpoint=training.resume_from_checkpoint).metrics
-        group = describe_group(trainer)
+        group = ran_on(trainer)
         trainer.save_model()
         tokenizer.save_pretrained(training.output_dir)
     if training.do_eval:

@@ -32,8 +32,8 @@ def run(launcher, flags, files, output, model=None, env=None):
     clean |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", **(env or {})}
     done = subprocess.run(command, env=clean, cwd=output.parent, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
-    results = json.loads((output / "all_results.json").read_text())
-    return results, json.loads((output / "group.json").read_text()), done.stderr
+    results, group = (json.loads((output / name).read_text()) for name in ("all_results.json", "group.json"))
+    return results, {name: group[name] for name in TOGETHER}, done.stderr
 
 
 TOGETHER = {"backend": "ccl", "world_size": 2, "wrapper": "DistributedDataParallel", "packed": True, "optimizer": "trireme.optim"}
