@@ -9,6 +9,11 @@ struct RandomBits {
   Words words[4][16 / kLanes];
 };
 
+template <size_t... i>
+TRIREME_INLINE Vec<uint64_t> even_numbers(std::index_sequence<i...>) {
+  return Vec<uint64_t>{2 * i...};
+}
+
 TRIREME_INLINE RandomBits random_bits(uint64_t seed, uint32_t stream, uint32_t row, uint32_t column) {
   // Even and odd counters apart, each in a 64-bit lane whose upper half is whatever multiplying left there: the
   // multiplications look at the lower halves alone.
@@ -19,8 +24,8 @@ TRIREME_INLINE RandomBits random_bits(uint64_t seed, uint32_t stream, uint32_t r
   for (int part = 0; part < 16 / kLanes; ++part) {
     Wide finished[2][4];
     for (int odd = 0; odd < 2; ++odd) {
-      Wide c0, c1 = Wide{} + row, c2 = Wide{} + stream, c3 = Wide{};
-      for (int i = 0; i < kWideLanes; ++i) c0[i] = column / 8 + part * kLanes + 2 * i + odd;
+      Wide c0 = even_numbers(std::make_index_sequence<kWideLanes>()) + (column / 8 + part * kLanes + odd);
+      Wide c1 = Wide{} + row, c2 = Wide{} + stream, c3 = Wide{};
       uint32_t key0 = static_cast<uint32_t>(seed), key1 = static_cast<uint32_t>(seed >> 32);
 #pragma GCC unroll 7
       for (int round = 0; round < kRounds; ++round) {
