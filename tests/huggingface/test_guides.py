@@ -49,6 +49,7 @@ def test_mpirun(files, tmp_path):
     assert results["train_loss"] < 5 and 0 <= results["f1"] <= 100
 
 
+@pytest.mark.long
 def test_torchrun_with_bf16(files, tmp_path):
     launcher = [*PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
     _, group, said = run(launcher, ["--no_cuda", "--ddp_backend", "ccl", "--use_ipex", "--bf16"], files, tmp_path / "out", env={"TRIREME_BF16": "emulate"})
@@ -88,6 +89,7 @@ def test_nothing_is_done_that_was_not_asked_for(files, tmp_path):
     assert "trireme" not in said
 
 
+@pytest.mark.long
 def test_all_of_it_without_a_flag(files, tmp_path):
     _, group, _ = run([*MPIRUN, "-n", "2", *PYTHON], ["--max_steps", "1"], files, tmp_path / "out", env={"TRIREME_AUTO": "1"})
     assert group == TOGETHER
