@@ -52,8 +52,6 @@ def test_unknown_arguments_are_still_refused():
 
 def test_a_script_keeps_an_option_of_its_own():
     """And where it has one, a Trainer is not touched by it."""
-    if "use_ipex" in transformers.TrainingArguments.__dataclass_fields__ and not hasattr(transformers.TrainingArguments, "_trireme"):
-        pytest.skip("transformers was imported before the hook")
     program = """
         import dataclasses
         from transformers import HfArgumentParser, TrainingArguments
@@ -71,6 +69,17 @@ def test_a_script_keeps_an_option_of_its_own():
         assert tuple(int(part) for part in transformers.__version__.split(".")[:2]) <= (4, 52)
     else:
         assert done.stdout.strip() == "sometimes False", done.stderr[-2000:]
+
+
+def test_imports_bring_nothing_that_is_not_needed():
+    """Of Trireme: neither its library nor what makes models fast."""
+    program = """
+        import sys
+        from accelerate import Accelerator
+        from transformers import Trainer, TrainingArguments
+        print(sorted(name for name in sys.modules if name.startswith("trireme._optimize") or name in ("trireme.optim", "trireme.ops")))
+    """
+    assert run(program) == "[]"
 
 
 def test_argparse_is_left_alone():

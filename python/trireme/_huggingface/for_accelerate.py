@@ -10,7 +10,6 @@ from typing import Any
 
 from trireme import _launch
 from trireme._huggingface import asked, launched_processes
-from trireme._optimize.report import say_once
 
 VERSIONS = "1.1 to 1.15"
 
@@ -28,9 +27,6 @@ def patch_state(module: types.ModuleType) -> None:
     cls = getattr(module, "PartialState", None)
     if cls is None or not hasattr(cls, "_prepare_backend"):
         return misfit(module, "PartialState._prepare_backend")
-    if "_trireme" in vars(cls):
-        return None
-    cls._trireme = True
     _choose_group(cls)
     _choose_backend(cls, module.DistributedType.MULTI_CPU)
     return None
@@ -47,13 +43,13 @@ def _choose_group(cls: Any) -> None:
             if os.environ.get("CCL_WORKER_COUNT") == "0":  # how `accelerate launch` says that it would not choose ccl by itself
                 del os.environ["CCL_WORKER_COUNT"]
             _launch.fill(os.environ)
-            if launched_processes(os.environ) > 1:
+        together = launched_processes(os.environ) > 1
+        if kwargs.get("backend") == "ccl":
+            if together:
                 cpu = True
-                if asked.timeout is not None:
-                    kwargs.setdefault("timeout", asked.timeout)
             else:
                 del kwargs["backend"]  # one process has no group
-        elif cpu and asked.anything() and asked.timeout is not None and launched_processes(os.environ) > 1:
+        if cpu and together and asked.anything() and asked.timeout is not None:
             kwargs.setdefault("timeout", asked.timeout)
         original(self, cpu, **kwargs)
 
@@ -86,9 +82,6 @@ def patch_accelerator(module: types.ModuleType) -> None:
     for name in ("prepare_model", "prepare_optimizer"):
         if not hasattr(cls, name):
             return misfit(module, f"Accelerator.{name}")
-    if "_trireme" in vars(cls):
-        return None
-    cls._trireme = True
     _follow_bf16_plan(cls)
     _optimize_models(cls)
     _optimize_optimizers(cls)
@@ -103,6 +96,7 @@ def computes_in_fp32(device: Any, mixed_precision: str) -> bool:
     if not asked.anything() or mixed_precision != "bf16" or getattr(device, "type", "") != "cpu":
         return False
     from trireme import bf16_plan
+    from trireme._optimize.report import say_once
 
     plan = bf16_plan()
     if not plan.native:
@@ -150,6 +144,7 @@ def _optimize_optimizers(cls: Any) -> None:
 
         if _is_ours(self) and isinstance(optimizer, torch.optim.Optimizer) and not getattr(optimizer, "_is_accelerate_prepared", False):
             from trireme._optimize import optimizers
+            from trireme._optimize.report import say_once
 
             models = getattr(self, "_models", None) or [torch.nn.Module()]
             if line := optimizers.optimize(optimizer, models[-1]):

@@ -50,12 +50,10 @@ def patch_arguments(module: types.ModuleType) -> None:
     cls = getattr(module, "TrainingArguments", None)
     if cls is None or not dataclasses.is_dataclass(cls):
         return misfit(module, "dataclass TrainingArguments")
-    if "_trireme" in vars(cls):
-        return None
     for name in ("__post_init__", "_setup_devices"):
         if name not in vars(cls):
             return misfit(module, f"TrainingArguments.{name}")
-    cls._trireme = True
+    cls._trireme = True  # by which a parser knows it
     added = _add_flags(cls)
     _add_choice(cls)
     _take_flags(cls, added)
@@ -152,9 +150,6 @@ def patch_parser(module: types.ModuleType) -> None:
     cls = getattr(module, "HfArgumentParser", None)
     if cls is None:
         return misfit(module, "HfArgumentParser")
-    if "_trireme" in vars(cls):
-        return None
-    cls._trireme = True
     original = cls.__init__
 
     @functools.wraps(original)
@@ -188,9 +183,6 @@ def patch_trainer(module: types.ModuleType) -> None:
     cls = getattr(module, "Trainer", None)
     if cls is None:
         return misfit(module, "Trainer")
-    if "_trireme" in vars(cls):
-        return None
-    cls._trireme = True
     if hasattr(cls, "ipex_optimize_model"):  # up to 4.52; accelerate's Accelerator does it, in every version
         _replace_ipex(cls)
     if hasattr(cls, "autocast_smart_context_manager"):

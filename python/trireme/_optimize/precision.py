@@ -95,6 +95,7 @@ def _setting(name: str, default: str, choices: tuple[str, ...]) -> str:
     return value
 
 
+@functools.cache
 def _instructions(cpuinfo: pathlib.Path) -> tuple[str, ...]:
     try:
         lines = cpuinfo.read_text().splitlines()
