@@ -92,6 +92,7 @@ TORCH_VERSION=2.13.0
 # Objects that differ only in the folder they were compiled in are the same: the wheel takes those of build/release.
 export CCACHE_NOHASHDIR=1
 
-BUILD_PACKAGES=(build-essential cmake ninja-build ccache libfabric-dev libhwloc-dev libgtest-dev libgmock-dev libbenchmark-dev python3-dev)
+BUILD_PACKAGES=(build-essential cmake ninja-build ccache libfabric-dev libhwloc-dev libgtest-dev libgmock-dev libbenchmark-dev python3-dev
+                nlohmann-json3-dev libicu-dev libcurl4-openssl-dev)
 TEST_PACKAGES=(pkg-config mpich iproute2 util-linux)
 LONG_PACKAGES=(clang-14 libclang-rt-14-dev)

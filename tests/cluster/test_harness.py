@@ -198,9 +198,10 @@ def test_bandwidth_is_limited_in_both_directions(make_cluster, switch):
     near, far = connect(cluster[0], cluster[1])
     payload = os.urandom(3 << 20)
     for sender, receiver in [(near, far), (far, near)]:
-        mbit = len(payload) * 8 / 1e6 / transfer_seconds(sender, receiver, payload)
+        # A busy machine can make one of them slow, and none faster.
+        mbits = [len(payload) * 8 / 1e6 / transfer_seconds(sender, receiver, payload) for _ in range(3)]
         # Headers take 5 % of the wire; the bucket gives 64 kB, 2 %, for nothing.
-        assert 50 < mbit < 103
+        assert 50 < max(mbits) < 103
 
     cluster.bandwidth(None)
     assert len(payload) * 8 / 1e6 / transfer_seconds(near, far, payload) > 150

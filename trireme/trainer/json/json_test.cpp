@@ -1,0 +1,38 @@
+#include "trireme/trainer/json/json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/base/error.h"
+
+namespace trireme::trainer {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+TEST(Json, ParseErrorsNameFileLineAndColumn) {
+  EXPECT_THAT([] { parse_json("{\n \"a\": [1,\n}", "x.json"); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("x.json: line 3, column 1: ")));
+  EXPECT_THAT([] { parse_json("", "x.json"); }, ThrowsMessage<InvalidArgument>(HasSubstr("x.json: line 1")));
+}
+
+TEST(Json, FilesThatCannotBeReadAreNamed) {
+  EXPECT_THAT([] { read_json("/nowhere/x.json"); }, ThrowsMessage<IoError>(HasSubstr("/nowhere/x.json: No such file")));
+  EXPECT_THAT([] { read_json("/"); }, ThrowsMessage<IoError>(HasSubstr("is a directory")));
+}
+
+TEST(Json, ValuesKnowWhereTheyStand) {
+  const Json document = parse_json(R"({"data": [{"n": 3}, {"n": "three"}], "nothing": null})", "x.json");
+  const JsonPlace place(document, "x.json");
+  EXPECT_EQ(place["data"].at(0)["n"].integer(), 3);
+  EXPECT_THAT([&] { place["data"].at(1)["n"].integer(); },
+              ThrowsMessage<InvalidArgument>("x.json.data[1].n: a whole number is wanted, not string"));
+  EXPECT_THAT([&] { place["data"].at(2); }, ThrowsMessage<InvalidArgument>("x.json.data: has no element 2"));
+  EXPECT_THAT([&] { place["other"]; }, ThrowsMessage<InvalidArgument>("x.json: \"other\" is missing"));
+  EXPECT_FALSE(place.has("nothing"));
+  EXPECT_EQ(place.integer_or("nothing", 7), 7);
+}
+
+}  // namespace
+}  // namespace trireme::trainer

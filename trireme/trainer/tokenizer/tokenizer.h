@@ -1,0 +1,48 @@
+// Text to token ids, as Hugging Face's tokenizers library does it for the same files: the same ids, the same offsets.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+namespace trireme::trainer {
+
+struct Encoding {
+  struct Span {
+    uint32_t begin = 0, end = 0;  // bytes of the text that was given
+    bool operator==(const Span&) const = default;
+  };
+  std::vector<int32_t> ids;
+  std::vector<Span> spans;  // one per id
+};
+
+// What stands around a question and its context: `before` question `between` context `after`.
+struct PairTemplate {
+  std::vector<int32_t> before, between, after;
+  // The token_type_ids of the five parts, in that order.
+  int32_t before_type = 0, first_type = 0, between_type = 0, second_type = 1, after_type = 1;
+};
+
+// Threads may share one. Nothing in it changes after it is made.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // Without special tokens around it. InvalidArgument if it is not UTF-8.
+  virtual Encoding encode(std::string_view text) const = 0;
+  virtual const PairTemplate& pair_template() const = 0;
+  virtual int32_t cls_id() const = 0;
+  virtual int32_t pad_id() const = 0;
+  // One more than the highest id.
+  virtual int32_t vocabulary_size() const = 0;
+  // The files it was read from, to be put beside a model that is saved.
+  virtual const std::vector<std::filesystem::path>& files() const = 0;
+};
+
+// From a model's directory: tokenizer.json, else vocab.txt (WordPiece), with tokenizer_config.json and config.json beside
+// it.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& directory);
+
+}  // namespace trireme::trainer
