@@ -32,12 +32,12 @@ std::shared_ptr<ccl::Store> meeting_place(const c10::intrusive_ptr<c10d::Store>&
   return ccl::make_callback_store(get, set);
 }
 
-std::shared_ptr<ccl::Communicator> connect(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, milliseconds timeout) {
+std::shared_ptr<ccl::Communicator> connect(const std::shared_ptr<ccl::Store>& store, int rank, int size, milliseconds timeout) {
   ccl::CommunicatorOptions options;
   options.timeout = options.connect_timeout = timeout;
   options.name = "ccl";
   try {
-    return ccl::Communicator::create(size, rank, meeting_place(store), options);
+    return ccl::Communicator::create(size, rank, store, options);
   } catch (...) {
     std::rethrow_exception(as_torch_connect_error(std::current_exception()));
   }
@@ -54,6 +54,9 @@ void prepare_process(ccl::Communicator& communicator) {
 }  // namespace
 
 ProcessGroupCCL::ProcessGroupCCL(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, c10::intrusive_ptr<Options> options)
+    : ProcessGroupCCL(meeting_place(store), rank, size, std::move(options)) {}
+
+ProcessGroupCCL::ProcessGroupCCL(const std::shared_ptr<ccl::Store>& store, int rank, int size, c10::intrusive_ptr<Options> options)
     : Backend(rank, size),
       options_(std::move(options)),
       timeout_ms_(options_->timeout.count()),

@@ -27,6 +27,8 @@ class __attribute__((visibility("default"))) ProcessGroupCCL : public c10d::Back
 
   // Collective: returns when all ranks are there. Throws c10::DistNetworkError, DistBackendError or DistStoreError naming who did not come.
   ProcessGroupCCL(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, c10::intrusive_ptr<Options> options = c10::make_intrusive<Options>());
+  // For C++ programs that have no c10d Store: under mpirun, PMI's (ccl::connect_pmi) serves.
+  ProcessGroupCCL(const std::shared_ptr<ccl::Store>& store, int rank, int size, c10::intrusive_ptr<Options> options = c10::make_intrusive<Options>());
   ~ProcessGroupCCL() override;
 
   const std::string getBackendName() const override { return "ccl"; }

@@ -1,0 +1,103 @@
+#include "trireme/trainer/train/world.h"
+
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+
+#include <cstdlib>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "trireme/base/error.h"
+#include "trireme/ccl/bootstrap/pmi.h"
+
+namespace trireme::trainer {
+namespace {
+
+using torch_ext::ProcessGroupCCL;
+
+constexpr uint16_t kDefaultPort = 29500;  // torch's own
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+uint16_t master_port() {
+  const std::string text = variable("MASTER_PORT");
+  if (text.empty()) return kDefaultPort;
+  char* end = nullptr;
+  const long port = std::strtol(text.c_str(), &end, 10);
+  if (*end != '\0' || port < 1 || port > 65535) throw InvalidArgument(str("MASTER_PORT is '", text, "'; it must be a port, 1 to 65535"));
+  return static_cast<uint16_t>(port);
+}
+
+// torchrun's agents hold the store themselves; elsewhere rank 0 does.
+c10::intrusive_ptr<c10d::Store> tcp_store(const std::string& address, const ccl::LauncherRank& place, std::chrono::seconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = master_port();
+  options.isServer = place.rank == 0 && variable("TORCHELASTIC_USE_AGENT_STORE") != "True";
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  return c10::make_intrusive<c10d::TCPStore>(address, options);
+}
+
+std::string master_address(const ccl::LauncherRank& place) {
+  const std::string address = variable("MASTER_ADDR");
+  if (!address.empty()) return address;
+  if (place.local_size == place.size) return "127.0.0.1";
+  throw InvalidArgument(str("rank ", place.rank, ": this job of ", place.launcher, " has ", place.size, " processes, ", place.local_size,
+                            " of them on this host; set MASTER_ADDR to the address of the host of rank 0, so that the others find it"));
+}
+
+}  // namespace
+
+World World::join(std::chrono::seconds timeout) {
+  World world;
+  const auto options = c10::make_intrusive<ProcessGroupCCL::Options>(timeout);
+  const std::optional<ccl::LauncherRank> place = ccl::launcher_rank();
+  if (!place || place->size == 1) return world;
+  world.rank_ = place->rank;
+  world.size_ = place->size;
+  world.local_rank_ = place->local_rank;
+  world.launcher_ = place->launcher;
+  // PMI needs no address and no port, and works across hosts.
+  std::optional<ccl::Pmi> pmi;
+  if (world.launcher_ == "hydra") pmi = ccl::connect_pmi();
+  if (pmi)
+    world.group_ = c10::make_intrusive<ProcessGroupCCL>(pmi->store, world.rank_, world.size_, options);
+  else
+    world.group_ = c10::make_intrusive<ProcessGroupCCL>(tcp_store(master_address(*place), *place, timeout), world.rank_, world.size_, options);
+  return world;
+}
+
+std::string World::describe() const {
+  if (!group_) return "1 process";
+  return str(size_, " processes by ", launcher_, ": ", group_->describe());
+}
+
+void World::sum(const at::Tensor& values) const {
+  if (!group_) return;
+  std::vector<at::Tensor> tensors{values};
+  group_->allreduce(tensors, {})->wait(kNoTimeout);
+}
+
+void World::broadcast(const at::Tensor& values) const {
+  if (!group_) return;
+  std::vector<at::Tensor> tensors{values};
+  group_->broadcast(tensors, {})->wait(kNoTimeout);
+}
+
+void World::barrier() const {
+  if (group_) group_->barrier({})->wait(kNoTimeout);
+}
+
+at::Tensor World::gather(const at::Tensor& values) const {
+  if (!group_) return values.unsqueeze(0);
+  std::vector<int64_t> shape{size_};
+  shape.insert(shape.end(), values.sizes().begin(), values.sizes().end());
+  at::Tensor all = at::zeros(shape, values.options());
+  at::Tensor mine = values.contiguous();
+  group_->_allgather_base(all, mine, {})->wait(kNoTimeout);
+  return all;
+}
+
+}  // namespace trireme::trainer
