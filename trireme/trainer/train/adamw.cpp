@@ -77,7 +77,7 @@ std::vector<size_t> AdamW::in_groups() const {
   return order;
 }
 
-c10::IValue AdamW::state_dict(double learning_rate) const {
+c10::IValue AdamW::state_dict(double learning_rate, double initial_learning_rate) const {
   const std::vector<size_t> order = in_groups();
   Dict states = dict();
   c10::List<IValue> members[2] = {c10::List<IValue>(c10::AnyType::get()), c10::List<IValue>(c10::AnyType::get())};
@@ -94,6 +94,7 @@ c10::IValue AdamW::state_dict(double learning_rate) const {
   for (int g = 0; g < 2; ++g) {
     Dict group = dict();
     group.insert("lr", learning_rate);
+    group.insert("initial_lr", initial_learning_rate);
     group.insert("betas", c10::ivalue::Tuple::create({options_.beta1, options_.beta2}));
     group.insert("eps", options_.eps);
     group.insert("weight_decay", g == 0 ? options_.weight_decay : 0.0);

@@ -31,7 +31,7 @@ class AdamW {
 
   // As torch.optim.AdamW's state_dict() has it, for the groups that transformers makes: HF's Trainer loads it, and we load
   // what HF's Trainer saved. InvalidArgument, naming `source`, for what does not fit; nothing is changed then.
-  c10::IValue state_dict(double learning_rate) const;
+  c10::IValue state_dict(double learning_rate, double initial_learning_rate) const;
   void load_state_dict(const c10::IValue& state, const std::string& source);
 
  private:

@@ -1,0 +1,220 @@
+#include "trireme/trainer/train/checkpoint.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <torch/csrc/jit/serialization/pickle.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "trireme/base/error.h"
+#include "trireme/trainer/files/files.h"
+#include "trireme/trainer/json/json.h"
+#include "trireme/trainer/model/weights.h"
+
+namespace trireme::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kOurState = "trireme_state.json";
+constexpr const char* kPartial = ".partial-";  // checkpoints in the making, and those being removed, begin so
+
+void write_whole(const fs::path& path, std::string_view content) {
+  NewFile file(path);
+  file.write(content.data(), content.size());
+  file.commit();
+}
+
+void write_pickled(const fs::path& path, const c10::IValue& value) {
+  const std::vector<char> bytes = torch::jit::pickle_save(value);
+  write_whole(path, {bytes.data(), bytes.size()});
+}
+
+// transformers' schedulers are torch's LambdaLR: this is its state.
+c10::IValue scheduler_state(const Training& training) {
+  c10::impl::GenericDict state(c10::AnyType::get(), c10::AnyType::get());
+  const int64_t step = training.standing().schedule_step;
+  c10::List<c10::IValue> base(c10::AnyType::get()), last(c10::AnyType::get()), lambdas(c10::AnyType::get());
+  for (int group = 0; group < 2; ++group) {
+    base.push_back(training.base_learning_rate());
+    last.push_back(training.learning_rate());
+    lambdas.push_back(c10::impl::GenericDict(c10::AnyType::get(), c10::AnyType::get()));
+  }
+  state.insert("base_lrs", base);
+  state.insert("last_epoch", step);
+  state.insert("_step_count", step + 1);
+  state.insert("_is_initial", false);
+  state.insert("_get_lr_called_within_step", false);
+  state.insert("_last_lr", last);
+  state.insert("lr_lambdas", lambdas);
+  return state;
+}
+
+std::string our_state(const Standing& standing, int64_t samples, int64_t seed) {
+  Json json;
+  json["format"] = 1;
+  json["global_step"] = standing.global_step;
+  json["epoch"] = standing.epoch;
+  json["samples_done"] = standing.samples_done;
+  json["schedule_step"] = standing.schedule_step;
+  json["samples_a_step"] = standing.samples_a_step;
+  json["loss_sum"] = standing.loss_sum;
+  json["loss_since_report"] = standing.loss_since_report;
+  json["steps_since_report"] = standing.steps_since_report;
+  json["tokens_seen"] = standing.tokens_seen;
+  json["samples"] = samples;
+  json["seed"] = seed;
+  return json.dump(2) + "\n";
+}
+
+Standing read_our_state(const fs::path& path, int64_t samples, int64_t seed) {
+  const Json json = read_json(path);
+  const JsonPlace state(json, path.string());
+  if (state["format"].integer() != 1) state["format"].refuse("this version of trireme reads format 1");
+  if (state["samples"].integer() != samples)
+    state["samples"].refuse(str("the run had ", state["samples"].integer(), " features to train on, now there are ", samples,
+                                "; resume with the same training data and lengths"));
+  if (state["seed"].integer() != seed)
+    state["seed"].refuse(str("the run had seed ", state["seed"].integer(), ", not ", seed, "; samples would be lost and repeated"));
+  Standing standing;
+  standing.global_step = state["global_step"].integer();
+  standing.epoch = state["epoch"].integer();
+  standing.samples_done = state["samples_done"].integer();
+  standing.schedule_step = state["schedule_step"].integer();
+  standing.samples_a_step = state["samples_a_step"].integer();
+  standing.loss_sum = state["loss_sum"].number();
+  standing.loss_since_report = state["loss_since_report"].number();
+  standing.steps_since_report = state["steps_since_report"].integer();
+  standing.tokens_seen = state["tokens_seen"].integer();
+  if (standing.samples_done < 0 || standing.samples_done > samples || standing.global_step < 0 || standing.epoch < 0)
+    state.refuse("its numbers cannot be those of a run");
+  return standing;
+}
+
+// HF's Trainer counts steps and a fraction of epochs.
+Standing read_hf_state(const fs::path& path, int64_t samples) {
+  const Json json = read_json(path);
+  const JsonPlace state(json, path.string());
+  Standing standing;
+  standing.global_step = standing.schedule_step = state["global_step"].integer();
+  const double epochs = state["epoch"].number();
+  if (standing.global_step < 0 || !(epochs >= 0)) state.refuse("its numbers cannot be those of a run");
+  standing.epoch = static_cast<int64_t>(std::floor(epochs + 1e-9));
+  const double part = std::max(0.0, epochs - static_cast<double>(standing.epoch));
+  standing.samples_done = std::min(samples, static_cast<int64_t>(std::llround(part * static_cast<double>(samples))));
+  return standing;
+}
+
+std::optional<int64_t> step_of(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  constexpr std::string_view kPrefix = "checkpoint-";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
+  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return step;
+}
+
+bool is_complete(const fs::path& checkpoint) {
+  return fs::is_regular_file(checkpoint / "trainer_state.json") &&
+         (fs::is_regular_file(checkpoint / "model.safetensors") || fs::is_regular_file(checkpoint / "model.safetensors.index.json"));
+}
+
+// Oldest first.
+std::vector<std::pair<int64_t, fs::path>> checkpoints_in(const fs::path& output_dir) {
+  std::vector<std::pair<int64_t, fs::path>> found;
+  if (!fs::is_directory(output_dir)) return found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(output_dir))
+    if (const auto step = step_of(entry.path()); step && entry.is_directory() && is_complete(entry.path())) found.emplace_back(*step, entry.path());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+// Under another name first: what is half removed must not look like a checkpoint.
+void remove_checkpoint(const fs::path& checkpoint) {
+  const fs::path doomed = checkpoint.parent_path() / (kPartial + checkpoint.filename().string());
+  fs::rename(checkpoint, doomed);
+  fs::remove_all(doomed);
+}
+
+}  // namespace
+
+void save_model(const fs::path& folder, const QaModel& model, const AdamW& optimizer, const SideFiles& files) {
+  fs::create_directories(folder);
+  std::vector<at::Tensor> weights;
+  for (size_t i = 0; i < model.parameters().size(); ++i) weights.push_back(optimizer.weight(i));
+  save_weights(folder / "model.safetensors", model, weights);
+  write_whole(folder / "config.json", config_for_question_answering(model.config()));
+  for (const auto& [name, text] : files.contents) write_whole(folder / name, text);
+}
+
+void save_checkpoint(const fs::path& output_dir, const QaModel& model, const AdamW& optimizer, const SideFiles& files, const Training& training,
+                     const std::string& trainer_state, std::optional<int64_t> limit) {
+  const std::string name = str("checkpoint-", training.standing().global_step);
+  const fs::path partial = output_dir / (kPartial + name), final = output_dir / name;
+  fs::remove_all(partial);
+  try {
+    save_model(partial, model, optimizer, files);
+    write_pickled(partial / "optimizer.pt", optimizer.state_dict(training.learning_rate(), training.base_learning_rate()));
+    write_pickled(partial / "scheduler.pt", scheduler_state(training));
+    write_whole(partial / kOurState, our_state(training.standing(), training.samples(), training.seed()));
+    write_whole(partial / "trainer_state.json", trainer_state);
+    sync_folder(partial);
+  } catch (...) {
+    std::error_code ignored;  // what went wrong first is what counts
+    fs::remove_all(partial, ignored);
+    throw;
+  }
+  if (fs::exists(final)) remove_checkpoint(final);
+  fs::rename(partial, final);
+  sync_folder(output_dir);
+  if (!limit) return;
+  const auto all = checkpoints_in(output_dir);
+  for (size_t i = 0; i + static_cast<size_t>(std::max<int64_t>(1, *limit)) < all.size(); ++i) remove_checkpoint(all[i].second);
+}
+
+std::optional<fs::path> last_checkpoint(const fs::path& output_dir) {
+  const auto all = checkpoints_in(output_dir);
+  return all.empty() ? std::nullopt : std::optional(all.back().second);
+}
+
+void remove_remains(const fs::path& output_dir) {
+  if (!fs::is_directory(output_dir)) return;
+  std::vector<fs::path> remains;
+  for (const fs::directory_entry& entry : fs::directory_iterator(output_dir))
+    if (entry.path().filename().string().starts_with(kPartial)) remains.push_back(entry.path());
+  for (const fs::path& each : remains) fs::remove_all(each);
+}
+
+Standing load_checkpoint(const fs::path& checkpoint, QaModel& model, AdamW& optimizer, int64_t samples, int64_t seed) {
+  const Standing standing = fs::exists(checkpoint / kOurState) ? read_our_state(checkpoint / kOurState, samples, seed)
+                                                               : read_hf_state(checkpoint / "trainer_state.json", samples);
+  const fs::path moments = checkpoint / "optimizer.pt";
+  if (!fs::exists(moments))
+    throw InvalidArgument(str(checkpoint.string(), " has no optimizer.pt: it can be used as --model_name_or_path, not be resumed from"));
+  c10::IValue state;
+  const std::string bytes = read_file(moments);
+  try {
+    state = torch::jit::pickle_load({bytes.begin(), bytes.end()});
+  } catch (const std::exception& error) {
+    throw InvalidArgument(str(moments.string(), " cannot be read: ", std::string(error.what()).substr(0, 200)));
+  }
+  const LoadedWeights loaded = load_weights(model, checkpoint, 0);
+  if (!loaded.new_ones.empty()) throw InvalidArgument(str(checkpoint.string(), ": its weights have no ", loaded.new_ones[0]));
+  optimizer.load_state_dict(state, moments.string());
+  return standing;
+}
+
+void check_writable(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw IoError(write_failure(folder, error.value()));
+  const fs::path probe = folder / str(kPartial, "probe-", ::getpid());
+  write_whole(probe, "x");
+  fs::remove(probe);
+}
+
+}  // namespace trireme::trainer

@@ -1,0 +1,169 @@
+#include "trireme/trainer/train/training.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/tensor.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <utility>
+
+#include "trireme/base/env.h"
+#include "trireme/base/error.h"
+#include "trireme/torch_ext/ops/ops.h"
+#include "trireme/torch_ext/ops/optimizers.h"
+
+namespace trireme::trainer {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Dropout's masks come from torch's generator: put it where this micro-batch of this rank has it, in every run.
+void seed_generator(int64_t seed, int64_t step, int64_t micro_batch, int rank) {
+  uint64_t mixed = static_cast<uint64_t>(seed);
+  for (const int64_t each : {step, micro_batch, static_cast<int64_t>(rank)}) {
+    mixed = (mixed ^ static_cast<uint64_t>(each)) * 0x9e3779b97f4a7c15;
+    mixed ^= mixed >> 29;
+  }
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::scoped_lock lock(generator.mutex());
+  generator.set_current_seed(mixed);
+}
+
+int64_t samples_a_step(const QaOptions& options, const World& world) {
+  return options.per_device_train_batch_size * options.gradient_accumulation_steps * world.size();
+}
+
+int64_t steps_an_epoch(const QaOptions& options, int64_t samples, int64_t a_step) {
+  const int64_t whole = samples / a_step;
+  if (options.dataloader_drop_last && whole > 0) return whole;
+  return (samples + a_step - 1) / a_step;
+}
+
+}  // namespace
+
+Training::Training(const QaOptions& options, const World& world, QaModel& model, AdamW& optimizer, const std::vector<Feature>& features,
+                   const PairTemplate& pair)
+    : options_(options),
+      world_(world),
+      model_(model),
+      optimizer_(optimizer),
+      features_(features),
+      pair_(pair),
+      costs_(costs_of(features, model.config())),
+      gradients_(model.parameters(), world),
+      sampler_(static_cast<int64_t>(features.size()), static_cast<uint64_t>(options.sampling_seed())) {
+  if (features.empty()) throw InvalidArgument("there is nothing to train on: no features were made of the training data");
+  standing_.samples_a_step = samples_a_step(options, world);
+  steps_of_epoch_ = steps_an_epoch(options, sampler_.samples(), standing_.samples_a_step);
+  total_steps_ = options.max_steps > 0 ? options.max_steps
+                                       : static_cast<int64_t>(std::ceil(options.num_train_epochs * static_cast<double>(steps_of_epoch_)));
+  schedule_ = {schedule_kind(options.lr_scheduler_type), options.learning_rate, warmup_steps_of(options, total_steps_), total_steps_};
+}
+
+void Training::resume(const Standing& standing) {
+  const int64_t a_step = standing_.samples_a_step;
+  standing_ = standing;
+  if (standing.samples_a_step != a_step && options_.max_steps <= 0)
+    standing_.schedule_step = std::llround(epochs_done() * static_cast<double>(steps_of_epoch_));
+  standing_.samples_a_step = a_step;
+}
+
+double Training::epochs_done() const {
+  return static_cast<double>(standing_.epoch) + static_cast<double>(standing_.samples_done) / static_cast<double>(sampler_.samples());
+}
+
+void Training::step() {
+  const double start = now();
+  const double waited = gradients_.wait_seconds();
+  const auto samples = sampler_.take(standing_.epoch, standing_.samples_done, standing_.samples_a_step);
+  // Micro-batch m of rank r is bin m * ranks + r.
+  const auto bins = deal(samples, costs_, static_cast<size_t>(world_.size() * options_.gradient_accumulation_steps),
+                         static_cast<size_t>(options_.per_device_train_batch_size));
+  take_part(bins, static_cast<int64_t>(samples.size()));
+
+  const double norm = torch_ext::global_norm(gradients_.values());
+  const double scale = options_.max_grad_norm > 0 ? torch_ext::clip_coefficient(norm, options_.max_grad_norm) : 1.0;
+  optimizer_.step(gradients_.values(), learning_rate(), scale);
+
+  write_ledger(bins);
+  ++standing_.global_step;
+  ++standing_.schedule_step;
+  standing_.samples_done += static_cast<int64_t>(samples.size());
+  const int64_t rest = sampler_.samples() - standing_.samples_done;
+  if (rest == 0 || (options_.dataloader_drop_last && rest < standing_.samples_a_step)) {
+    ++standing_.epoch;
+    standing_.samples_done = 0;
+  }
+  ++standing_.steps_since_report;
+  grad_norm_ = norm;
+  tally_.samples += static_cast<int64_t>(samples.size());
+  tally_.wait_seconds += gradients_.wait_seconds() - waited;
+  const double seconds = now() - start;
+  tally_.seconds += seconds;
+  seconds_ += seconds;
+}
+
+void Training::take_part(const std::vector<std::vector<int32_t>>& bins, int64_t samples) {
+  const int64_t micro_batches = options_.gradient_accumulation_steps;
+  for (int64_t m = 0; m < micro_batches; ++m) {
+    gradients_.begin(m == 0, m == micro_batches - 1);
+    const auto& mine = bins[static_cast<size_t>(m * world_.size() + world_.rank())];
+    if (mine.empty()) continue;
+    seed_generator(options_.seed, standing_.global_step, m, world_.rank());
+    const Batch batch = make_batch(features_, mine, model_.config(), pair_);
+    const at::Tensor logits = model_.forward(batch.packed, true);
+    const at::Tensor mean = ops::span_loss(logits, batch.packed.cu_seqlens, batch.starts, batch.ends);
+    // Every sample of the step counts the same, wherever it is computed.
+    const at::Tensor loss = mean * (static_cast<double>(batch.sequences) / static_cast<double>(samples));
+    torch::autograd::backward({loss}, {});
+    loss_ += loss.item<double>();
+    tokens_ += batch.tokens;
+  }
+  gradients_.finish();
+}
+
+void Training::fold() {
+  const at::Tensor sums = at::tensor({loss_, static_cast<double>(tokens_)}, at::kDouble);
+  world_.sum(sums);
+  const double loss = sums[0].item<double>();
+  const auto tokens = static_cast<int64_t>(sums[1].item<double>());
+  standing_.loss_sum += loss;
+  standing_.loss_since_report += loss;
+  standing_.tokens_seen += tokens;
+  tally_.tokens += tokens;
+  loss_ = 0;
+  tokens_ = 0;
+}
+
+StepsReport Training::report() {
+  fold();
+  StepsReport report;
+  report.steps = std::exchange(standing_.steps_since_report, 0);
+  const double loss = std::exchange(standing_.loss_since_report, 0);
+  report.loss = report.steps > 0 ? loss / static_cast<double>(report.steps) : 0;
+  report.grad_norm = grad_norm_;
+  report.learning_rate = learning_rate();
+  if (tally_.seconds > 0) {
+    report.samples_a_second = static_cast<double>(tally_.samples) / tally_.seconds;
+    report.tokens_a_second = static_cast<double>(tally_.tokens) / tally_.seconds;
+    report.communication_share = tally_.wait_seconds / tally_.seconds;
+  }
+  tally_ = {};
+  return report;
+}
+
+RankTimes Training::times() const { return {seconds_ - gradients_.wait_seconds(), gradients_.wait_seconds()}; }
+
+void Training::write_ledger(const std::vector<std::vector<int32_t>>& bins) const {
+  const std::string path = env::text("TRIREME_LEDGER");
+  if (path.empty()) return;
+  std::ofstream ledger(trireme::str(path, ".", world_.rank()), std::ios::app);
+  for (size_t bin = static_cast<size_t>(world_.rank()); bin < bins.size(); bin += static_cast<size_t>(world_.size()))
+    for (int32_t sample : bins[bin]) ledger << standing_.global_step << ' ' << standing_.epoch << ' ' << sample << '\n';
+  if (!ledger.flush()) throw IoError(trireme::str("cannot write the ledger ", path, ".", world_.rank()));
+}
+
+}  // namespace trireme::trainer

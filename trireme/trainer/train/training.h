@@ -1,0 +1,106 @@
+// The training loop.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "trireme/trainer/options/qa_options.h"
+#include "trireme/trainer/plan/sampler.h"
+#include "trireme/trainer/plan/schedule.h"
+#include "trireme/trainer/train/adamw.h"
+#include "trireme/trainer/train/batch.h"
+#include "trireme/trainer/train/gradients.h"
+
+namespace trireme::trainer {
+
+// Where a run stands: all that a checkpoint needs beside weights and moments. Nothing random is carried from step to step:
+// what a step draws depends on the seed, its number and the rank.
+struct Standing {
+  int64_t global_step = 0;
+  int64_t epoch = 0;           // the one under way
+  int64_t samples_done = 0;    // of it
+  int64_t schedule_step = 0;   // differs from global_step after a change of the number of samples a step takes
+  int64_t samples_a_step = 0;  // with which it came here
+  // Over all ranks, as of the last fold():
+  double loss_sum = 0;  // over all steps
+  double loss_since_report = 0;
+  int64_t steps_since_report = 0;
+  int64_t tokens_seen = 0;
+};
+
+// Since the last report, over all ranks.
+struct StepsReport {
+  int64_t steps = 0;
+  double loss = 0;       // mean over the steps
+  double grad_norm = 0;  // of the last one, before clipping
+  double learning_rate = 0;  // of the next one
+  double samples_a_second = 0, tokens_a_second = 0;
+  double communication_share = 0;  // of the time, on this rank
+};
+
+// What one rank did.
+struct RankTimes {
+  double compute_seconds = 0, wait_seconds = 0;
+};
+
+// Owns the gradients' buckets; the rest is its caller's. Collective: every rank makes the same one and the same calls.
+class Training {
+ public:
+  Training(const QaOptions& options, const World& world, QaModel& model, AdamW& optimizer, const std::vector<Feature>& features,
+           const PairTemplate& pair);
+
+  // Goes on from a checkpoint. With another number of samples a step, the schedule goes on at the same share of the epochs.
+  void resume(const Standing& standing);
+
+  bool finished() const { return standing_.schedule_step >= total_steps_; }
+  void step();
+  // Collective: what the ranks counted goes into the standing. Before it is saved.
+  void fold();
+  // Collective: what happened since the last call.
+  StepsReport report();
+
+  const Standing& standing() const { return standing_; }
+  int64_t steps_left() const { return total_steps_ - standing_.schedule_step; }
+  int64_t steps_of_epoch() const { return steps_of_epoch_; }
+  // The last step ended an epoch.
+  bool at_end_of_epoch() const { return standing_.samples_done == 0 && standing_.global_step > 0; }
+  double epochs_done() const;
+  double learning_rate() const { return schedule_.at(standing_.schedule_step); }
+  double base_learning_rate() const { return schedule_.learning_rate; }
+  int64_t samples() const { return sampler_.samples(); }  // of an epoch
+  int64_t seed() const { return options_.sampling_seed(); }
+  RankTimes times() const;
+
+ private:
+  void take_part(const std::vector<std::vector<int32_t>>& bins, int64_t samples);
+  void write_ledger(const std::vector<std::vector<int32_t>>& bins) const;
+
+  const QaOptions& options_;
+  const World& world_;
+  QaModel& model_;
+  AdamW& optimizer_;
+  const std::vector<Feature>& features_;
+  const PairTemplate& pair_;
+  const std::vector<float> costs_;
+  Gradients gradients_;
+  Sampler sampler_;
+  Schedule schedule_;
+  int64_t steps_of_epoch_ = 0, total_steps_ = 0;
+  Standing standing_;
+
+  // Of this rank, since the last fold().
+  double loss_ = 0;
+  int64_t tokens_ = 0;
+  // Since the last report().
+  struct Tally {
+    int64_t samples = 0, tokens = 0;
+    double seconds = 0, wait_seconds = 0;
+  };
+  Tally tally_;
+  double grad_norm_ = 0;  // of the last step
+  double seconds_ = 0;    // of all steps
+};
+
+}  // namespace trireme::trainer
