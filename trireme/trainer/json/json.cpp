@@ -10,9 +10,9 @@
 namespace trireme::trainer {
 namespace {
 
-std::string line_and_column(std::string_view text, size_t byte) {
+std::string line_and_column(std::string_view text, size_t byte, size_t first_line) {
   text = text.substr(0, std::min(byte, text.size()));
-  const auto line = 1 + std::count(text.begin(), text.end(), '\n');
+  const auto line = first_line + static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
   const size_t start = text.rfind('\n') + 1;  // npos + 1 is 0
   return str("line ", line, ", column ", text.size() - start);
 }
@@ -28,14 +28,14 @@ std::string read_file(const std::filesystem::path& path) {
   return std::move(content).str();
 }
 
-Json parse_json(std::string_view text, const std::string& source) {
+Json parse_json(std::string_view text, const std::string& source, size_t first_line) {
   try {
     return Json::parse(text);
   } catch (const Json::parse_error& error) {
     // "[json.exception.parse_error.101] parse error at line 1, column 5: syntax error while ...": what follows the place.
     std::string why = error.what();
     if (const size_t colon = why.find(": "); colon != std::string::npos) why = why.substr(colon + 2);
-    throw InvalidArgument(str(source, ": ", line_and_column(text, error.byte), ": ", why));
+    throw InvalidArgument(str(source, ": ", line_and_column(text, error.byte, first_line), ": ", why));
   }
 }
 

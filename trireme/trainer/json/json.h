@@ -13,8 +13,9 @@ using Json = nlohmann::ordered_json;
 // The whole of a file. IoError names it if it cannot be read.
 std::string read_file(const std::filesystem::path& path);
 
-// Parses `text`, which came from `source` (a file's name). InvalidArgument says line and column.
-Json parse_json(std::string_view text, const std::string& source);
+// Parses `text`, which came from `source` (a file's name) and starts at its line `first_line`. InvalidArgument says line and
+// column.
+Json parse_json(std::string_view text, const std::string& source, size_t first_line = 1);
 
 Json read_json(const std::filesystem::path& path);
 

@@ -14,6 +14,8 @@ using testing::ThrowsMessage;
 TEST(Json, ParseErrorsNameFileLineAndColumn) {
   EXPECT_THAT([] { parse_json("{\n \"a\": [1,\n}", "x.json"); },
               ThrowsMessage<InvalidArgument>(HasSubstr("x.json: line 3, column 1: ")));
+  EXPECT_THAT([] { parse_json("{\n]", "x.json", 5); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("x.json: line 6, column 1: ")));
   EXPECT_THAT([] { parse_json("", "x.json"); }, ThrowsMessage<InvalidArgument>(HasSubstr("x.json: line 1")));
 }
 
