@@ -80,6 +80,9 @@ constexpr Variable kTable[] = {
      "1: an optimized encoder computes its first batch with transformers' own code as well and prints the difference."},
     {"TRIREME_AUTO", Type::flag, "0", "",
      "1: every Trainer and Accelerator of Hugging Face trains on Trireme, without a flag; see docs/huggingface.md."},
+    {"TRIREME_LEDGER", Type::text, "", "",
+     "`trireme qa`: each rank appends a line for every sample that it has trained on to the file of this name with its rank "
+     "added: the step, the epoch, the sample's number."},
     {"TRIREME_ALONE", Type::flag, "0", "",
      "1: a Trainer may train alone in each of several launched processes, which is an error otherwise."},
 

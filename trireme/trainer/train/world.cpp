@@ -1,6 +1,6 @@
 #include "trireme/trainer/train/world.h"
 
-#include <ATen/ops/stack.h>
+#include <ATen/Parallel.h>
 #include <ATen/ops/zeros.h>
 
 #include <cstdlib>
@@ -8,6 +8,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/ccl/bootstrap/pmi.h"
+#include "trireme/cpu/pinning.h"
 
 namespace trireme::trainer {
 namespace {
@@ -48,13 +49,23 @@ std::string master_address(const ccl::LauncherRank& place) {
                             " of them on this host; set MASTER_ADDR to the address of the host of rank 0, so that the others find it"));
 }
 
+// A group of processes settles theirs when it is made.
+void settle_threads() {
+  const cpu::Plan plan = cpu::make_plan(cpu::observe(0, 1, 1));
+  cpu::apply(plan, 0);
+  if (plan.compute_threads > 0) at::set_num_threads(plan.compute_threads);
+}
+
 }  // namespace
 
 World World::join(std::chrono::seconds timeout) {
   World world;
   const auto options = c10::make_intrusive<ProcessGroupCCL::Options>(timeout);
   const std::optional<ccl::LauncherRank> place = ccl::launcher_rank();
-  if (!place || place->size == 1) return world;
+  if (!place || place->size == 1) {
+    settle_threads();
+    return world;
+  }
   world.rank_ = place->rank;
   world.size_ = place->size;
   world.local_rank_ = place->local_rank;

@@ -1,0 +1,43 @@
+#include "trireme/trainer/app/qa_data.h"
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+
+namespace trireme::trainer {
+namespace {
+
+std::filesystem::path file_of(const QaOptions& options, Split split, const HubSettings& hub) {
+  if (options.dataset_name) {
+    if (split == Split::test) throw InvalidArgument(str("--do_predict: ", *options.dataset_name, " has no test set; give --test_file"));
+    return dataset_file(*options.dataset_name, split == Split::train, hub, options.dataset_config_name.value_or(""));
+  }
+  const auto& given = split == Split::train ? options.train_file : split == Split::validation ? options.validation_file : options.test_file;
+  const char* flags[] = {"--do_train requires --train_file", "--do_eval requires --validation_file", "--do_predict requires --test_file"};
+  if (!given) throw InvalidArgument(str(flags[static_cast<size_t>(split)], ", or --dataset_name"));
+  return *given;
+}
+
+std::optional<int64_t> limit_of(const QaOptions& options, Split split) {
+  return split == Split::train ? options.max_train_samples : split == Split::validation ? options.max_eval_samples : options.max_predict_samples;
+}
+
+}  // namespace
+
+QaData load_data(const QaOptions& options, Split split, const Tokenizer& tokenizer, int64_t longest, const HubSettings& hub, int threads) {
+  QaData data;
+  data.file = file_of(options, split, hub);
+  const int64_t limit = limit_of(options, split).value_or(-1);
+  // A test set may come without answers.
+  data.examples = read_squad(data.file, {.answers_wanted = split != Split::test, .max_samples = limit});
+  if (split == Split::train && !options.version_2_with_negative) require_answers(data.examples, data.file.string());
+  data.features = make_features(data.examples, tokenizer,
+                                {.max_length = std::min(options.max_seq_length, longest),
+                                 .doc_stride = options.doc_stride,
+                                 .with_labels = split == Split::train,
+                                 .max_features = limit},
+                                threads);
+  return data;
+}
+
+}  // namespace trireme::trainer
