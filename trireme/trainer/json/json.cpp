@@ -28,14 +28,16 @@ std::string read_file(const std::filesystem::path& path) {
   return std::move(content).str();
 }
 
-Json parse_json(std::string_view text, const std::string& source, size_t first_line) {
+Json parse_json(std::string_view text, const std::string& source, const Json::parser_callback_t& keep, size_t first_line) {
   try {
-    return Json::parse(text);
+    return Json::parse(text, keep);
   } catch (const Json::parse_error& error) {
     // "[json.exception.parse_error.101] parse error at line 1, column 5: syntax error while ...": what follows the place.
     std::string why = error.what();
     if (const size_t colon = why.find(": "); colon != std::string::npos) why = why.substr(colon + 2);
     throw InvalidArgument(str(source, ": ", line_and_column(text, error.byte, first_line), ": ", why));
+  } catch (const Json::out_of_range& error) {  // 1e999
+    throw InvalidArgument(str(source, ": ", error.what()));
   }
 }
 

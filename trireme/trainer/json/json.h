@@ -14,8 +14,10 @@ using Json = nlohmann::ordered_json;
 std::string read_file(const std::filesystem::path& path);
 
 // Parses `text`, which came from `source` (a file's name) and starts at its line `first_line`. InvalidArgument says line and
-// column.
-Json parse_json(std::string_view text, const std::string& source, size_t first_line = 1);
+// column. `keep` may take values out on the way (see nlohmann's parser_callback_t): an object of Json takes time in the
+// square of its keys.
+Json parse_json(std::string_view text, const std::string& source, const Json::parser_callback_t& keep = nullptr,
+                size_t first_line = 1);
 
 Json read_json(const std::filesystem::path& path);
 

@@ -17,6 +17,7 @@ TEST(Json, ParseErrorsNameFileLineAndColumn) {
   EXPECT_THAT([] { parse_json("{\n]", "x.json", 5); },
               ThrowsMessage<InvalidArgument>(HasSubstr("x.json: line 6, column 1: ")));
   EXPECT_THAT([] { parse_json("", "x.json"); }, ThrowsMessage<InvalidArgument>(HasSubstr("x.json: line 1")));
+  EXPECT_THAT([] { parse_json("[1e999]", "x.json"); }, ThrowsMessage<InvalidArgument>(HasSubstr("x.json: ")));
 }
 
 TEST(Json, FilesThatCannotBeReadAreNamed) {
