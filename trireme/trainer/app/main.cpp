@@ -1,4 +1,6 @@
 // `trireme`: trains and asks models for question answering on CPUs.
+#include <c10/util/Exception.h>
+
 #include <cstdlib>
 #include <iostream>
 
@@ -49,6 +51,9 @@ int main(int count, char** values) {
   } catch (const InvalidArgument& error) {
     std::cerr << "trireme: " << trainer::rank_prefix() << error.what() << std::endl;
     return 2;
+  } catch (const c10::Error& error) {
+    std::cerr << "trireme: " << trainer::rank_prefix() << error.what_without_backtrace() << std::endl;
+    return 1;
   } catch (const std::exception& error) {
     std::cerr << "trireme: " << trainer::rank_prefix() << error.what() << std::endl;
     return 1;

@@ -120,7 +120,7 @@ void parse_lines(std::string_view text, const std::string& source, Reader& reade
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     if (is_blank(line)) continue;
-    const Json row = parse_json(line, source, number);
+    const Json row = parse_json(line, source, nullptr, number);
     reader.element({row, str(source, ": line ", number)});
   }
 }

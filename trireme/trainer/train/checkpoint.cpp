@@ -1,9 +1,6 @@
 #include "trireme/trainer/train/checkpoint.h"
 
-#include <fcntl.h>
 #include <unistd.h>
-
-#include <torch/csrc/jit/serialization/pickle.h>
 
 #include <algorithm>
 #include <charconv>
@@ -13,6 +10,7 @@
 #include "trireme/trainer/files/files.h"
 #include "trireme/trainer/json/json.h"
 #include "trireme/trainer/model/weights.h"
+#include "trireme/trainer/train/torch_file.h"
 
 namespace trireme::trainer {
 namespace {
@@ -26,11 +24,6 @@ void write_whole(const fs::path& path, std::string_view content) {
   NewFile file(path);
   file.write(content.data(), content.size());
   file.commit();
-}
-
-void write_pickled(const fs::path& path, const c10::IValue& value) {
-  const std::vector<char> bytes = torch::jit::pickle_save(value);
-  write_whole(path, {bytes.data(), bytes.size()});
 }
 
 // transformers' schedulers are torch's LambdaLR: this is its state.
@@ -158,8 +151,8 @@ void save_checkpoint(const fs::path& output_dir, const QaModel& model, const Ada
   fs::remove_all(partial);
   try {
     save_model(partial, model, optimizer, files);
-    write_pickled(partial / "optimizer.pt", optimizer.state_dict(training.learning_rate(), training.base_learning_rate()));
-    write_pickled(partial / "scheduler.pt", scheduler_state(training));
+    save_torch_file(partial / "optimizer.pt", optimizer.state_dict(training.learning_rate(), training.base_learning_rate()));
+    save_torch_file(partial / "scheduler.pt", scheduler_state(training));
     write_whole(partial / kOurState, our_state(training.standing(), training.samples(), training.seed()));
     write_whole(partial / "trainer_state.json", trainer_state);
     sync_folder(partial);
@@ -195,13 +188,7 @@ Standing load_checkpoint(const fs::path& checkpoint, QaModel& model, AdamW& opti
   const fs::path moments = checkpoint / "optimizer.pt";
   if (!fs::exists(moments))
     throw InvalidArgument(str(checkpoint.string(), " has no optimizer.pt: it can be used as --model_name_or_path, not be resumed from"));
-  c10::IValue state;
-  const std::string bytes = read_file(moments);
-  try {
-    state = torch::jit::pickle_load({bytes.begin(), bytes.end()});
-  } catch (const std::exception& error) {
-    throw InvalidArgument(str(moments.string(), " cannot be read: ", std::string(error.what()).substr(0, 200)));
-  }
+  const c10::IValue state = load_torch_file(moments);
   const LoadedWeights loaded = load_weights(model, checkpoint, 0);
   if (!loaded.new_ones.empty()) throw InvalidArgument(str(checkpoint.string(), ": its weights have no ", loaded.new_ones[0]));
   optimizer.load_state_dict(state, moments.string());

@@ -155,6 +155,13 @@ StepsReport Training::report() {
   return report;
 }
 
+int64_t Training::dense_parameters() const {
+  int64_t count = 0;
+  for (const Parameter& each : model_.parameters())
+    if (each.name.find("_embeddings.") == std::string::npos) count += each.value.numel();
+  return count;
+}
+
 RankTimes Training::times() const { return {seconds_ - gradients_.wait_seconds(), gradients_.wait_seconds()}; }
 
 void Training::write_ledger(const std::vector<std::vector<int32_t>>& bins) const {

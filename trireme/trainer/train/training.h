@@ -9,6 +9,7 @@
 #include "trireme/trainer/options/qa_options.h"
 #include "trireme/trainer/plan/sampler.h"
 #include "trireme/trainer/plan/schedule.h"
+#include "trireme/trainer/report/progress.h"
 #include "trireme/trainer/train/adamw.h"
 #include "trireme/trainer/train/batch.h"
 #include "trireme/trainer/train/gradients.h"
@@ -40,11 +41,6 @@ struct StepsReport {
   double communication_share = 0;  // of the time, on this rank
 };
 
-// What one rank did.
-struct RankTimes {
-  double compute_seconds = 0, wait_seconds = 0;
-};
-
 // Owns the gradients' buckets; the rest is its caller's. Collective: every rank makes the same one and the same calls.
 class Training {
  public:
@@ -71,6 +67,9 @@ class Training {
   double base_learning_rate() const { return schedule_.learning_rate; }
   int64_t samples() const { return sampler_.samples(); }  // of an epoch
   int64_t seed() const { return options_.sampling_seed(); }
+  // The elements of parameters that take part in products: all but the embeddings'.
+  int64_t dense_parameters() const;
+  // Of this rank.
   RankTimes times() const;
 
  private:

@@ -1,0 +1,49 @@
+#include "trireme/trainer/train/torch_file.h"
+
+#include <caffe2/serialize/inline_container.h>
+#include <torch/csrc/jit/serialization/pickle.h>
+#include <torch/csrc/jit/serialization/pickler.h>
+
+#include <string>
+
+#include "trireme/base/error.h"
+#include "trireme/trainer/files/files.h"
+#include "trireme/trainer/json/json.h"
+
+namespace trireme::trainer {
+
+void save_torch_file(const std::filesystem::path& path, const c10::IValue& value) {
+  NewFile file(path);
+  caffe2::serialize::PyTorchStreamWriter archive([&](const void* data, size_t bytes) {
+    file.write(data, bytes);
+    return bytes;
+  });
+  std::string pickled;
+  // Without the tags by which TorchScript remembers the types of lists and dictionaries: torch.load refuses them.
+  torch::jit::Pickler pickler([&](const char* data, size_t bytes) { pickled.append(data, bytes); }, nullptr, nullptr, nullptr, nullptr,
+                              /*tag_aggregates=*/false);
+  pickler.protocol();
+  pickler.pushIValue(value);
+  pickler.stop();
+  archive.writeRecord("data.pkl", pickled.data(), pickled.size());
+  size_t number = 0;
+  for (const at::Tensor& each : pickler.tensorData()) {
+    const at::Tensor tensor = each.contiguous();
+    archive.writeRecord(trireme::str("data/", number++), tensor.storage().data(), tensor.storage().nbytes());
+  }
+  const std::string order = "little";
+  archive.writeRecord("byteorder", order.data(), order.size());
+  archive.writeEndOfFile();
+  file.commit();
+}
+
+c10::IValue load_torch_file(const std::filesystem::path& path) {
+  const std::string bytes = read_file(path);
+  try {
+    return torch::jit::pickle_load({bytes.begin(), bytes.end()});
+  } catch (const c10::Error& error) {
+    throw InvalidArgument(trireme::str(path.string(), " is not what torch.save writes: ", std::string(error.what_without_backtrace()).substr(0, 200)));
+  }
+}
+
+}  // namespace trireme::trainer
