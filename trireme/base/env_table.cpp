@@ -86,6 +86,9 @@ constexpr Variable kTable[] = {
     {"TRIREME_ALONE", Type::flag, "0", "",
      "1: a Trainer may train alone in each of several launched processes, which is an error otherwise."},
 
+    {"TRIREME_SQUAD_URL", Type::text, "https://rajpurkar.github.io/SQuAD-explorer/dataset", "",
+     "Where the trainer downloads SQuAD's files from; see docs/trainer.md."},
+
     // What is told.
     {"CCL_LOG_LEVEL", Type::choice, "warn", "error|warn|info|debug|trace", "What is written to stderr."},
     {"TRIREME_DEBUG_SIGNAL", Type::text, "USR1", "",
