@@ -1,0 +1,99 @@
+#include "trireme/trainer/report/results.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+
+#include "trireme/base/error.h"
+#include "trireme/trainer/json/files.h"
+
+namespace trireme::trainer {
+namespace {
+
+// As Python's round(): the decimal number nearest to the binary one.
+double rounded(double value, int digits) {
+  if (!std::isfinite(value)) return value;
+  char buffer[512];
+  std::snprintf(buffer, sizeof buffer, "%.*f", digits, value);
+  return std::strtod(buffer, nullptr);
+}
+
+std::string two_digits(int64_t value) { return str(value < 10 ? "0" : "", value); }
+
+// 0:00:12.34, 1 day, 2:00:00.00: the hundredths are cut off, not rounded.
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<int64_t>(seconds);
+  const auto hundredths = static_cast<int64_t>(std::abs(seconds - static_cast<double>(whole)) * 100);
+  const int64_t days = whole / 86400, rest = whole % 86400;
+  const std::string day_text = days == 0 ? "" : str(days, days == 1 ? " day, " : " days, ");
+  return str(day_text, rest / 3600, ":", two_digits(rest / 60 % 60), ":", two_digits(rest % 60), ".",
+             two_digits(hundredths));
+}
+
+std::string value_text(const std::string& name, const Json& value) {
+  if (value.is_number() && name.find("_mem_") != std::string::npos) return str(value.get<int64_t>() >> 20, "MB");
+  if (value.is_number() && name.find("_runtime") != std::string::npos) return duration_text(value.get<double>());
+  if (value.is_number() && name == "total_flos") return str(static_cast<int64_t>(value.get<double>()) >> 30, "GF");
+  if (value.is_number_float()) return python_float(rounded(value.get<double>(), 4));
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// nlohmann::json keeps its keys in order.
+std::string sorted_text(const Json& json) { return nlohmann::json(json).dump(4); }
+
+}  // namespace
+
+std::string python_float(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  char buffer[400];
+  const double size = std::abs(value);
+  const bool plain = value == 0 || (size >= 1e-4 && size < 1e16);
+  const auto [end, error] =
+      std::to_chars(buffer, buffer + sizeof buffer, value, plain ? std::chars_format::fixed : std::chars_format::scientific);
+  std::string text(buffer, end);
+  return plain && text.find('.') == std::string::npos ? text + ".0" : text;
+}
+
+Json speed_metrics(std::string_view split, double seconds, std::optional<int64_t> samples, std::optional<int64_t> steps,
+                   std::optional<int64_t> tokens) {
+  Json metrics = {{str(split, "_runtime"), rounded(seconds, 4)}};
+  if (seconds <= 0) return metrics;
+  const auto add = [&](std::string_view what, const std::optional<int64_t>& count) {
+    if (count) metrics[str(split, "_", what, "_per_second")] = rounded(static_cast<double>(*count) / seconds, 3);
+  };
+  add("samples", samples);
+  add("steps", steps);
+  add("tokens", tokens);
+  return metrics;
+}
+
+void save_metrics(const std::filesystem::path& output_dir, std::string_view split, const Json& metrics) {
+  make_directory(output_dir);
+  write_file_atomically(output_dir / str(split, "_results.json"), sorted_text(metrics));
+  const std::filesystem::path all_file = output_dir / "all_results.json";
+  Json all = Json::object();
+  if (std::filesystem::exists(all_file)) all = JsonPlace(read_json(all_file), all_file.string()).object();
+  for (const auto& [name, value] : metrics.items()) all[name] = value;
+  write_file_atomically(all_file, sorted_text(all));
+}
+
+std::string metrics_table(std::string_view split, const Json& metrics) {
+  std::map<std::string, std::string> rows;
+  size_t name_width = 0, value_width = 0;
+  for (const auto& [name, value] : metrics.items()) {
+    const std::string& text = rows[name] = value_text(name, value);
+    name_width = std::max(name_width, name.size());
+    value_width = std::max(value_width, text.size());
+  }
+  std::string table = str("***** ", split, " metrics *****\n");
+  for (const auto& [name, text] : rows)
+    table += str("  ", name, std::string(name_width - name.size(), ' '), " = ", std::string(value_width - text.size(), ' '),
+                 text, "\n");
+  return table;
+}
+
+}  // namespace trireme::trainer
