@@ -36,8 +36,10 @@ Json parse_json(std::string_view text, const std::string& source, const Json::pa
     std::string why = error.what();
     if (const size_t colon = why.find(": "); colon != std::string::npos) why = why.substr(colon + 2);
     throw InvalidArgument(str(source, ": ", line_and_column(text, error.byte, first_line), ": ", why));
-  } catch (const Json::out_of_range& error) {  // 1e999
-    throw InvalidArgument(str(source, ": ", error.what()));
+  } catch (const Json::out_of_range& error) {
+    // "[json.exception.out_of_range.406] number overflow parsing '1e999'": it does not say where.
+    const std::string_view what = error.what();
+    throw InvalidArgument(str(source, ": ", what.substr(what.find(']') + 2)));
   }
 }
 
@@ -56,12 +58,12 @@ JsonPlace JsonPlace::operator[](std::string_view key) const {
   object();
   const auto found = value_->find(key);
   if (found == value_->end()) refuse(str("\"", key, "\" is missing"));
-  return {*found, str(where_, ".", key)};
+  return {*found, std::string(where_).append(".").append(key)};
 }
 
 JsonPlace JsonPlace::at(size_t index) const {
   if (index >= size()) refuse(str("has no element ", index));
-  return {(*value_)[index], str(where_, "[", index, "]")};
+  return {(*value_)[index], where_ + "[" + std::to_string(index) + "]"};
 }
 
 size_t JsonPlace::size() const { return array().size(); }

@@ -20,6 +20,11 @@ TEST(Json, ParseErrorsNameFileLineAndColumn) {
   EXPECT_THAT([] { parse_json("[1e999]", "x.json"); }, ThrowsMessage<InvalidArgument>(HasSubstr("x.json: ")));
 }
 
+TEST(Json, NumbersThatDoNotFitAreRefused) {
+  EXPECT_THAT([] { parse_json("[1e999]", "x.json"); },
+              ThrowsMessage<InvalidArgument>("x.json: number overflow parsing '1e999'"));
+}
+
 TEST(Json, FilesThatCannotBeReadAreNamed) {
   EXPECT_THAT([] { read_json("/nowhere/x.json"); }, ThrowsMessage<IoError>(HasSubstr("/nowhere/x.json: No such file")));
   EXPECT_THAT([] { read_json("/"); }, ThrowsMessage<IoError>(HasSubstr("is a directory")));
