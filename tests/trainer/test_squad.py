@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import os
 import pathlib
 import random
 import subprocess
@@ -13,11 +12,10 @@ import numpy as np
 import pytest
 
 from ..huggingface.questions import minilm
-from . import reference
+from . import reference, tokens
+from .texts import SQUAD
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-PROGRAMS = pathlib.Path(os.environ.get("TRIREME_BUILD_DIR", REPOSITORY / "build" / "release")).resolve() / "tests" / "trainer"
-SQUAD = pathlib.Path(os.environ.get("SQUAD_DIR", REPOSITORY.parent / "shared" / "squad"))
+PROGRAMS = tokens.PROGRAM.parent
 
 # Upper case, accents, letters of two to four bytes, signs that belong to words or not, spaces of every kind, marks.
 WORDS = "The a an of Große ÉCOLE naïve Straße İstanbul ΣΑΣ 東京タワー 🚣‍♀️ e\u0301te x² $5.3bn U.S. “quoted” 1,000 don't supercalifragilistic — ½ _a_ ﬁn".split()
@@ -27,7 +25,7 @@ SPACES = [" ", " ", " ", "  ", "\n", "\u00a0", "\t", "\u3000"]
 def squad(name: str) -> dict:
     path = SQUAD / name
     if not path.exists():
-        pytest.skip(f"there is no {path}: SQUAD_DIR names the folder of SQuAD's files")
+        pytest.skip(f"{name} is not in {SQUAD}")
     return json.loads(path.read_text())
 
 

@@ -14,7 +14,7 @@ using testing::ThrowsMessage;
 TEST(Json, ParseErrorsNameFileLineAndColumn) {
   EXPECT_THAT([] { parse_json("{\n \"a\": [1,\n}", "x.json"); },
               ThrowsMessage<InvalidArgument>(HasSubstr("x.json: line 3, column 1: ")));
-  EXPECT_THAT([] { parse_json("{\n]", "x.json", 5); },
+  EXPECT_THAT([] { parse_json("{\n]", "x.json", nullptr, 5); },
               ThrowsMessage<InvalidArgument>(HasSubstr("x.json: line 6, column 1: ")));
   EXPECT_THAT([] { parse_json("", "x.json"); }, ThrowsMessage<InvalidArgument>(HasSubstr("x.json: line 1")));
   EXPECT_THAT([] { parse_json("[1e999]", "x.json"); }, ThrowsMessage<InvalidArgument>(HasSubstr("x.json: ")));
