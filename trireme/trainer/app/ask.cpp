@@ -1,7 +1,92 @@
-#include <iostream>
+// `trireme ask`: a fine-tuned model answers questions about a text.
+#include <ATen/Parallel.h>
 
+#include <algorithm>
+#include <iomanip>
+#include <iostream>
+#include <iterator>
+#include <numeric>
+
+#include "trireme/base/error.h"
 #include "trireme/trainer/app/commands.h"
+#include "trireme/trainer/hub/hub.h"
+#include "trireme/trainer/model/weights.h"
+#include "trireme/trainer/options/small_options.h"
+#include "trireme/trainer/train/evaluate.h"
 
 namespace trireme::trainer {
-int run_ask(const std::vector<std::string>& arguments) { return 1; }
+namespace {
+
+constexpr int64_t kBatch = 16;
+
+std::vector<std::string> questions_of(const AskOptions& options) {
+  if (!options.question.empty()) return options.question;
+  std::vector<std::string> questions;
+  for (std::string line; std::getline(std::cin, line);)
+    if (line.find_first_not_of(" \t\r") != std::string::npos) questions.push_back(line);
+  if (questions.empty()) throw InvalidArgument("no question was asked: give --question, or one a line on stdin");
+  return questions;
+}
+
+std::vector<Example> examples_of(const AskOptions& options) {
+  const auto context = std::make_shared<const std::string>(options.context ? *options.context : read_file(*options.context_file));
+  if (context->find_first_not_of(" \t\r\n") == std::string::npos) throw InvalidArgument("the context is empty: there is nothing to find an answer in");
+  std::vector<Example> examples;
+  for (const std::string& question : questions_of(options)) examples.push_back({str(examples.size()), "", question, context, {}});
+  return examples;
+}
+
+void print(const std::vector<Example>& examples, const std::vector<Prediction>& predictions, const AskOptions& options) {
+  Json json = Json::array();
+  for (size_t i = 0; i < examples.size(); ++i) {
+    const Prediction& prediction = predictions[i];
+    Json answers = Json::array();
+    if (!options.json) std::cout << examples[i].question << "\n";
+    for (size_t n = 0; n < std::min(static_cast<size_t>(options.top), prediction.n_best.size()); ++n) {
+      const Candidate& candidate = prediction.n_best[n];
+      // With version 2.0's threshold the answer that counts need not be the candidate that came first.
+      const std::string& text = n == 0 ? prediction.text : candidate.text;
+      if (options.json)
+        answers.push_back({{"answer", text}, {"probability", candidate.probability}, {"score", candidate.start_logit + candidate.end_logit}});
+      else
+        std::cout << "  " << (text.empty() ? "(no answer)" : text) << "  " << std::fixed << std::setprecision(3) << candidate.probability << "\n";
+    }
+    if (options.json) json.push_back({{"question", examples[i].question}, {"answers", answers}});
+  }
+  if (options.json) std::cout << json.dump(2) << "\n";
+}
+
+}  // namespace
+
+int run_ask(const std::vector<std::string>& arguments) {
+  const AskCommand command = parse_ask(arguments);
+  const AskOptions& options = command.options;
+  if (command.given.help) {
+    std::cout << ask_help();
+    return 0;
+  }
+  HubSettings hub = HubSettings::from_environment(options.cache_dir.value_or(""));
+  if (options.token) hub.token = *options.token;
+  const std::filesystem::path directory = model_directory(options.model_name_or_path, hub, options.model_revision);
+  const auto tokenizer = load_tokenizer(options.tokenizer_name ? tokenizer_directory(*options.tokenizer_name, hub, options.model_revision) : directory);
+  QaModel model(read_config(directory / "config.json"));
+  if (!load_weights(model, directory, 0).new_ones.empty())
+    throw InvalidArgument(str(directory.string(), " has no head for question answering: train it first, with `trireme qa --do_train`"));
+
+  const std::vector<Example> examples = examples_of(options);
+  const std::vector<Feature> features = make_features(
+      examples, *tokenizer,
+      {.max_length = std::min(options.max_seq_length, model.config().longest()), .doc_stride = options.doc_stride, .with_labels = false, .max_features = -1},
+      at::get_num_threads());
+  const Logits logits = compute_logits(model, features, tokenizer->pair_template(), kBatch, World(), [](size_t, size_t) {});
+  print(examples,
+        postprocess(examples, features, logits.of_features(),
+                    {.version_2_with_negative = options.version_2_with_negative,
+                     .n_best_size = options.n_best_size,
+                     .max_answer_length = options.max_answer_length,
+                     .null_score_diff_threshold = options.null_score_diff_threshold}),
+        options);
+  return 0;
+}
+
 }  // namespace trireme::trainer

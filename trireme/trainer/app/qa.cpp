@@ -35,6 +35,12 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
+HubSettings hub_settings(const QaOptions& options) {
+  HubSettings settings = HubSettings::from_environment(options.cache_dir.value_or(""));
+  if (options.token) settings.token = *options.token;
+  return settings;
+}
+
 SideFiles side_files(const Tokenizer& tokenizer) {
   SideFiles files;
   for (const fs::path& path : tokenizer.files()) files.contents.emplace_back(path.filename().string(), read_file(path));
@@ -53,7 +59,13 @@ class QaRun {
   QaData data(Split split) const;
   bool train();  // false: it was told to terminate, and has saved
   bool train_steps(Training& training, Journal& journal);
-  void finish_training(Training& training, Journal& journal, double seconds);
+  // Where the steps of this process began.
+  struct Start {
+    double time;
+    int64_t step;
+    double epochs_done;
+  };
+  void finish_training(Training& training, Journal& journal, const Start& start);
   void tell_stragglers(const RankTimes& mine) const;
   // Collective: throws on every rank where a number differs.
   void require_agreement(const char* what, int64_t number) const;
@@ -83,7 +95,7 @@ class QaRun {
 QaRun::QaRun(const QaCommand& command, World world, const Bf16Plan& bf16)
     : options_(command.options),
       world_(std::move(world)),
-      hub_(HubSettings::from_environment(command.options.cache_dir.value_or(""))),
+      hub_(hub_settings(command.options)),
       output_dir_(command.options.output_dir),
       native_bf16_(bf16.native) {
   say(world_.describe());
@@ -163,9 +175,9 @@ bool QaRun::train() {
   if (standing) training.resume(*standing);
   Journal journal(options_, world_, training, std::move(state));
 
-  const double start = now();
+  const Start start{now(), training.standing().global_step, training.epochs_done()};
   if (!train_steps(training, journal)) return false;
-  finish_training(training, journal, now() - start);
+  finish_training(training, journal, start);
   return true;
 }
 
@@ -197,12 +209,12 @@ bool QaRun::train_steps(Training& training, Journal& journal) {
   return true;
 }
 
-void QaRun::finish_training(Training& training, Journal& journal, double seconds) {
+void QaRun::finish_training(Training& training, Journal& journal, const Start& start) {
   const Standing& end = training.standing();
   const auto steps = static_cast<double>(std::max<int64_t>(1, end.global_step));
-  const double epochs = options_.max_steps > 0 ? training.epochs_done() : options_.num_train_epochs;
-  const int64_t samples = std::llround(static_cast<double>(training.samples()) * epochs);
-  Json metrics = speed_metrics("train", seconds, samples, end.global_step);
+  // Of this run alone: steps that came with a checkpoint took no time here.
+  const int64_t samples_of_this_run = std::llround(static_cast<double>(training.samples()) * (training.epochs_done() - start.epochs_done));
+  Json metrics = speed_metrics("train", now() - start.time, samples_of_this_run, end.global_step - start.step);
   metrics["total_flos"] = journal.state().total_flos;
   metrics["train_loss"] = end.loss_sum / steps;
   epochs_done_ = training.epochs_done();

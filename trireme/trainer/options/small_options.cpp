@@ -8,8 +8,8 @@ namespace {
 constexpr std::string_view kAsk =
     "trireme ask: a fine-tuned model answers questions about a text.\n"
     "\n"
-    "  trireme ask --model_name_or_path OUT --context_file text.txt --question \"Who was it?\"\n"
-    "  trireme ask --model_name_or_path OUT --context_file text.txt      questions from stdin, one a line\n";
+    "  trireme ask --model OUT --context_file text.txt --question \"Who was it?\"\n"
+    "  trireme ask --model OUT --context_file text.txt      questions from stdin, one a line\n";
 
 constexpr std::string_view kInfo =
     "trireme info: this machine, and what a run on it would choose and why.\n"
@@ -36,7 +36,7 @@ std::string help(FlagTable (*flags)(Options&), std::string_view introduction) {
 
 void check(const AskOptions& o) {
   if (o.model_name_or_path.empty())
-    throw InvalidArgument("--model_name_or_path is missing: the --output_dir of a `trireme qa` run, say");
+    throw InvalidArgument("--model is missing: the --output_dir of a `trireme qa` run, say");
   if (o.context.has_value() == o.context_file.has_value())
     throw InvalidArgument("one of --context and --context_file is wanted: the text in which to look for answers");
   if (o.doc_stride >= o.max_seq_length)
@@ -54,7 +54,8 @@ void check(const BenchOptions& o) {
 FlagTable ask_flags(AskOptions& o) {
   FlagTable table("trireme ask");
   table.group("Model");
-  table.flag("model_name_or_path", &o.model_name_or_path, "A directory with a fine-tuned model, or its name on the hub.");
+  table.flag("model_name_or_path", &o.model_name_or_path, "A directory with a fine-tuned model, or its name on the hub.")
+      .aliases = {"model"};
   table.flag("tokenizer_name", &o.tokenizer_name, "Another directory or name for the tokenizer.");
   table.flag("cache_dir", &o.cache_dir, "Where downloads are kept, instead of the hub's cache below HF_HOME.");
   table.flag("model_revision", &o.model_revision, "Branch, tag or commit on the hub.");
@@ -107,7 +108,8 @@ FlagTable bench_flags(BenchOptions& o) {
   table.flag("min_bytes", &o.min_bytes, "The smallest message; each next one is four times as large.", at_least(4));
   table.flag("max_bytes", &o.max_bytes, "The largest message.", at_least(4));
   table.flag("seconds", &o.seconds, "Time for each size.", above(0));
-  table.flag("in_place", &o.in_place, "Send and receive in one buffer.");
+  table.flag("shared_buffers", &o.shared_buffers,
+             "Buffers from the library's allocator, which ranks of a host share, as gradients lie; else from malloc.");
   table.flag("json", &o.json, "Results as JSON.");
   return table;
 }

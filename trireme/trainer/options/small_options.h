@@ -56,7 +56,7 @@ struct BenchOptions {
   int64_t min_bytes = 1024;
   int64_t max_bytes = 16777216;
   double seconds = 1.0;  // for each size
-  bool in_place = false;
+  bool shared_buffers = false;
   bool json = false;
 };
 FlagTable bench_flags(BenchOptions& options);
