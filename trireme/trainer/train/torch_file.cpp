@@ -4,6 +4,7 @@
 #include <torch/csrc/jit/serialization/pickle.h>
 #include <torch/csrc/jit/serialization/pickler.h>
 
+#include <exception>
 #include <string>
 
 #include "trireme/base/error.h"
@@ -14,8 +15,14 @@ namespace trireme::trainer {
 
 void save_torch_file(const std::filesystem::path& path, const c10::IValue& value) {
   NewFile file(path);
+  // An exception in its midst would end the process: the archive's destructor writes, too, and complains about what is missing.
+  std::exception_ptr failure;
   caffe2::serialize::PyTorchStreamWriter archive([&](const void* data, size_t bytes) {
-    file.write(data, bytes);
+    try {
+      if (!failure) file.write(data, bytes);
+    } catch (...) {
+      failure = std::current_exception();
+    }
     return bytes;
   });
   std::string pickled;
@@ -34,6 +41,7 @@ void save_torch_file(const std::filesystem::path& path, const c10::IValue& value
   const std::string order = "little";
   archive.writeRecord("byteorder", order.data(), order.size());
   archive.writeEndOfFile();
+  if (failure) std::rethrow_exception(failure);
   file.commit();
 }
 

@@ -66,9 +66,17 @@ Training::Training(const QaOptions& options, const World& world, QaModel& model,
 void Training::resume(const Standing& standing) {
   const int64_t a_step = standing_.samples_a_step;
   standing_ = standing;
-  if (standing.samples_a_step != a_step && options_.max_steps <= 0)
-    standing_.schedule_step = std::llround(epochs_done() * static_cast<double>(steps_of_epoch_));
   standing_.samples_a_step = a_step;
+  if (standing.samples_a_step != a_step && options_.max_steps <= 0) standing_.schedule_step = total_steps_ - steps_to_end();
+}
+
+// From where it stands to the end of the last epoch, of which there may be a part.
+int64_t Training::steps_to_end() const {
+  const auto whole_epochs = static_cast<int64_t>(options_.num_train_epochs);
+  const int64_t of_last_part = total_steps_ - whole_epochs * steps_of_epoch_;
+  const int64_t rest = sampler_.samples() - standing_.samples_done;
+  if (standing_.epoch >= whole_epochs) return std::max<int64_t>(0, of_last_part - standing_.samples_done / standing_.samples_a_step);
+  return steps_an_epoch(options_, rest, standing_.samples_a_step) + (whole_epochs - standing_.epoch - 1) * steps_of_epoch_ + of_last_part;
 }
 
 double Training::epochs_done() const {

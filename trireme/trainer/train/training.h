@@ -47,7 +47,8 @@ class Training {
   Training(const QaOptions& options, const World& world, QaModel& model, AdamW& optimizer, const std::vector<Feature>& features,
            const PairTemplate& pair);
 
-  // Goes on from a checkpoint. With another number of samples a step, the schedule goes on at the same share of the epochs.
+  // Goes on from a checkpoint. With another number of samples a step, the schedule goes on where as many of its steps are
+  // left as the samples that are left make.
   void resume(const Standing& standing);
 
   bool finished() const { return standing_.schedule_step >= total_steps_; }
@@ -74,6 +75,7 @@ class Training {
 
  private:
   void take_part(const std::vector<std::vector<int32_t>>& bins, int64_t samples);
+  int64_t steps_to_end() const;
   void write_ledger(const std::vector<std::vector<int32_t>>& bins) const;
 
   const QaOptions& options_;

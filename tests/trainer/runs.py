@@ -1,0 +1,67 @@
+"""Runs of `trireme qa` on tiny models, for the tests."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.huggingface.questions import minilm, write_questions
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("TRIREME_BUILD_DIR", REPOSITORY / "build" / "release")).resolve()
+TRIREME = BUILD / "bin" / "trireme"
+
+needs_program = pytest.mark.skipif(not TRIREME.exists(), reason="the trainer is not built: torch was not found")
+
+
+def tiny_model(folder: pathlib.Path, **changes) -> pathlib.Path:
+    """A BERT of two narrow layers with random weights and a real tokenizer."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(11)
+    config = transformers.BertConfig(
+        vocab_size=30522, hidden_size=32, num_attention_heads=2, num_hidden_layers=2, intermediate_size=64, max_position_embeddings=128, **changes
+    )
+    transformers.BertForQuestionAnswering(config).save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json"):
+        shutil.copy(minilm() / name, folder / name)
+    return folder
+
+
+def questions(folder: pathlib.Path, train: int = 64, dev: int = 16) -> list[str]:
+    """The flags that name a training and a development set."""
+    train_file, dev_file = write_questions(folder / "train.json", train, seed=1), write_questions(folder / "dev.json", dev, seed=2)
+    return ["--train_file", train_file, "--validation_file", dev_file]
+
+
+def command(ranks: int, *flags) -> list[str]:
+    program = [TRIREME, "qa", *flags]
+    return list(map(str, program if ranks == 0 else ["mpirun", "-n", ranks, "-genv", "OMP_NUM_THREADS=1", *program]))
+
+
+def run(ranks: int, *flags, check: bool = True, **environment) -> subprocess.CompletedProcess:
+    """`trireme qa` under mpirun; by itself where `ranks` is 0."""
+    done = subprocess.run(command(ranks, *flags), capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
+    if check:
+        assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def json_of(path: pathlib.Path):
+    return json.loads(path.read_text())
+
+
+def ledger(path: pathlib.Path) -> list[tuple[int, int, int]]:
+    """(step, epoch, sample) of every line of every rank."""
+    lines = [line for part in sorted(path.parent.glob(path.name + ".*")) for line in part.read_text().splitlines()]
+    return [tuple(map(int, line.split())) for line in lines]
+
+
+def python(code: str, *arguments) -> str:
+    done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -1,0 +1,390 @@
+"""`trireme qa` from the outside: real processes under a real mpirun, and what they leave behind."""
+
+import collections
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from .runs import TRIREME, command, json_of, ledger, needs_program, questions, run, tiny_model
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+safetensors_torch = pytest.importorskip("safetensors.torch")
+
+pytestmark = needs_program
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return tiny_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return questions(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture
+def flags(model, data, tmp_path):
+    """Two epochs of eight steps on two ranks; more flags override."""
+    return [
+        "--model_name_or_path", model, *data, "--do_train", "--per_device_train_batch_size", 4, "--num_train_epochs", 2,
+        "--learning_rate", 1e-3, "--logging_steps", 4, "--save_strategy", "no", "--report_to", "none", "--output_dir", tmp_path / "out",
+    ]  # fmt: skip
+
+
+def weights(folder: pathlib.Path) -> dict:
+    return safetensors_torch.load_file(folder / "model.safetensors")
+
+
+def same_weights(a: pathlib.Path, b: pathlib.Path) -> bool:
+    return (a / "model.safetensors").read_bytes() == (b / "model.safetensors").read_bytes()
+
+
+# ---- What a run leaves behind ----
+
+
+def test_a_run_trains_evaluates_and_leaves_what_run_qa_leaves(flags, tmp_path):
+    out = tmp_path / "out"
+    done = run(2, *flags, "--do_eval", "--save_strategy", "epoch", "--report_to", "tensorboard")
+    assert "2 processes by hydra: 2 ranks on 1 host" in done.stderr
+    assert "***** train metrics *****" in done.stdout and "***** eval metrics *****" in done.stdout
+    names = {path.name for path in out.iterdir()}
+    assert {
+        "all_results.json", "checkpoint-16", "checkpoint-8", "config.json", "eval_nbest_predictions.json", "eval_predictions.json", "eval_results.json",
+        "model.safetensors", "runs", "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json", "train_results.json",
+        "trainer_state.json", "vocab.txt",
+    } == names  # fmt: skip
+    results = json_of(out / "all_results.json")
+    assert results["epoch"] == 2.0 and results["train_samples"] == 64 and results["eval_samples"] == 16
+    assert 0 <= results["eval_f1"] <= 100
+    state = json_of(out / "trainer_state.json")
+    assert state["global_step"] == state["max_steps"] == 16
+    logged = [entry for entry in state["log_history"] if "loss" in entry]
+    assert [entry["step"] for entry in logged] == [4, 8, 12, 16]
+    # It learns something, and ends with a learning rate of nothing.
+    assert logged[-1]["loss"] < logged[0]["loss"] and logged[-1]["learning_rate"] == 0
+    assert len(json_of(out / "eval_predictions.json")) == 16
+
+
+def test_transformers_loads_the_model_and_gives_the_same_answers(flags, data, tmp_path):
+    out = tmp_path / "out"
+    run(2, *flags, "--do_eval")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+    model = transformers.AutoModelForQuestionAnswering.from_pretrained(out).eval()
+    assert type(model).__name__ == "BertForQuestionAnswering"
+    answers = json_of(out / "eval_predictions.json")
+    best = json_of(out / "eval_nbest_predictions.json")
+    for paragraph in json_of(pathlib.Path(data[3]))["data"][0]["paragraphs"]:
+        question = paragraph["qas"][0]
+        inputs = tokenizer(question["question"], paragraph["context"], return_tensors="pt", return_offsets_mapping=True)
+        offsets, parts = inputs.pop("offset_mapping")[0].tolist(), inputs.sequence_ids()
+        with torch.no_grad():
+            logits = model(**inputs)
+        scores = {}
+        for i, first in enumerate(parts):
+            for j in range(i, min(i + 30, len(parts))):
+                if first == 1 and parts[j] == 1:
+                    scores[i, j] = (logits.start_logits[0, i] + logits.end_logits[0, j]).item()
+        i, j = max(scores, key=scores.__getitem__)
+        mine = best[question["id"]][0]
+        assert mine["start_logit"] + mine["end_logit"] == pytest.approx(scores[i, j], abs=1e-4)
+        if sorted(scores.values())[-1] - sorted(scores.values())[-2] > 1e-4:
+            assert answers[question["id"]] == paragraph["context"][offsets[i][0] : offsets[j][1]]
+
+
+def test_tensorboard_reads_the_events(flags, tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator", reason="tensorboard is not installed")
+    run(0, *flags, "--max_steps", 8, "--report_to", "tensorboard", "--logging_dir", tmp_path / "events")
+    events = accumulator.EventAccumulator(str(tmp_path / "events"))
+    events.Reload()
+    history = [entry for entry in json_of(tmp_path / "out" / "trainer_state.json")["log_history"] if "loss" in entry]
+    losses = events.Scalars("train/loss")
+    assert [event.step for event in losses] == [entry["step"] for entry in history] == [4, 8]
+    assert [event.value for event in losses] == pytest.approx([entry["loss"] for entry in history])
+
+
+# ---- The same numbers ----
+
+
+def test_gradients_do_not_depend_on_how_samples_are_shared(flags, tmp_path):
+    """Without dropout, one process, two, three, and accumulation over micro-batches make the same steps of the same 12 samples."""
+    config = tiny_model(tmp_path / "model", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    results = {}
+    for ranks, batch, accumulation in [(1, 12, 1), (2, 6, 1), (3, 4, 1), (2, 2, 3)]:
+        out = tmp_path / f"{ranks}-{batch}-{accumulation}"
+        run(
+            ranks, *flags, "--model_name_or_path", config, "--max_steps", 6, "--per_device_train_batch_size", batch,
+            "--gradient_accumulation_steps", accumulation, "--output_dir", out, "--logging_steps", 1,
+        )  # fmt: skip
+        losses = [entry["loss"] for entry in json_of(out / "trainer_state.json")["log_history"] if "loss" in entry]
+        results[out] = losses, weights(out)
+    losses, expected = next(iter(results.values()))
+    for other, tensors in results.values():
+        # Logged with four digits; a last batch of 64 = 5 * 12 + 4 samples is part of it.
+        assert other == pytest.approx(losses, abs=2e-4)
+        for name, tensor in tensors.items():
+            # A softmax does not see what is added to all its inputs: these have gradients of nothing but rounding, of which Adam makes steps of lr.
+            if name == "qa_outputs.bias" or name.endswith("key.bias"):
+                continue
+            assert (tensor - expected[name]).norm() <= 0.02 * 6 * 1e-3 * tensor.numel() ** 0.5, name
+
+
+def test_two_runs_are_the_same_bit_for_bit(flags, tmp_path):
+    for name in ("a", "b"):
+        run(2, *flags, "--output_dir", tmp_path / name)
+    run(2, *flags, "--output_dir", tmp_path / "c", "--seed", 7)
+    assert same_weights(tmp_path / "a", tmp_path / "b")
+    assert not same_weights(tmp_path / "a", tmp_path / "c")
+
+
+def test_gradient_checkpointing_is_the_same_bit_for_bit(flags, tmp_path):
+    """Dropout is drawn again as it was."""
+    run(2, *flags, "--output_dir", tmp_path / "plain")
+    run(2, *flags, "--output_dir", tmp_path / "again", "--gradient_checkpointing")
+    assert same_weights(tmp_path / "plain", tmp_path / "again")
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["policy", "native"])
+def test_bf16(flags, tmp_path, native):
+    """Without instructions for it, --bf16 computes in fp32 and says so; forced, it keeps all of a weight between optimizer steps."""
+    run(2, *flags, "--output_dir", tmp_path / "fp32")
+    # Elsewhere AMX is offered, and ends the process.
+    environment = {"TRIREME_BF16": "native", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"} if native else {"TRIREME_BF16": "emulate"}
+    done = run(2, *flags, "--bf16", **environment)
+    assert ("bf16: matrix products in bf16" if native else "bf16: computes in fp32") in done.stderr
+    assert same_weights(tmp_path / "out", tmp_path / "fp32") == (not native)
+    final = lambda folder: json_of(tmp_path / folder / "train_results.json")["train_loss"]  # noqa: E731
+    assert final("out") == pytest.approx(final("fp32"), abs=0.05)
+    # fp32 weights, of which bf16 would hold the upper half alone.
+    bits = weights(tmp_path / "out")["bert.encoder.layer.0.intermediate.dense.weight"].view(torch.int32)
+    assert (bits & 0xFFFF).count_nonzero() > 0.9 * bits.numel()
+
+
+# ---- Going on ----
+
+
+def test_resuming_is_bit_for_bit(flags, tmp_path):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    run(2, *flags, "--output_dir", whole, "--save_strategy", "steps", "--save_steps", 5)
+    cut.mkdir()
+    shutil.copytree(whole / "checkpoint-5", cut / "checkpoint-5")  # in the first of two epochs
+    done = run(2, *flags, "--output_dir", cut, "--save_strategy", "steps", "--save_steps", 5)
+    assert "goes on from" in done.stderr and "step 5" in done.stderr
+    assert same_weights(whole, cut)
+    for step in (10, 15):
+        for name in ("model.safetensors", "optimizer.pt", "scheduler.pt", "trainer_state.json", "trireme_state.json"):
+            assert (whole / f"checkpoint-{step}" / name).read_bytes() == (cut / f"checkpoint-{step}" / name).read_bytes(), (step, name)
+
+
+@pytest.mark.parametrize("sizes", [(2, 3), (3, 1), (1, 2)])
+def test_no_sample_is_lost_or_repeated_when_the_number_of_processes_changes(flags, tmp_path, sizes):
+    """Stopped after three steps, gone on with another number of ranks, through the end of the epoch and the next."""
+    before, after = sizes
+    out = tmp_path / "out"
+    run(before, *flags, "--save_strategy", "steps", "--save_steps", 3, TRIREME_LEDGER=str(tmp_path / "first"))
+    for checkpoint in out.glob("checkpoint-*"):
+        if checkpoint.name != "checkpoint-3":
+            shutil.rmtree(checkpoint)
+    run(after, *flags, TRIREME_LEDGER=str(tmp_path / "second"))
+    counted = [line for line in ledger(tmp_path / "first") if line[0] < 3] + ledger(tmp_path / "second")
+    seen = collections.Counter((epoch, sample) for _, epoch, sample in counted)
+    assert seen == {(epoch, sample): 1 for epoch in (0, 1) for sample in range(64)}
+    state = json_of(out / "trainer_state.json")
+    assert state["epoch"] == 2.0 and state["global_step"] == state["max_steps"]
+    rates = [entry["learning_rate"] for entry in state["log_history"] if "loss" in entry]
+    assert rates == sorted(rates, reverse=True) and json_of(out / "all_results.json")["epoch"] == 2.0
+
+
+def test_only_so_many_checkpoints_are_kept(flags, tmp_path):
+    run(2, *flags, "--save_strategy", "steps", "--save_steps", 3, "--save_total_limit", 2)
+    assert sorted(path.name for path in (tmp_path / "out").glob("*checkpoint*")) == ["checkpoint-12", "checkpoint-15"]
+
+
+def killed_at_random(flags, out: pathlib.Path, seed: int, seconds: float) -> None:
+    """Starts a run on two ranks and ends one of them, whenever that is."""
+    chance = random.Random(seed)
+    process = subprocess.Popen(command(2, *flags), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    time.sleep(chance.uniform(0.1, seconds))
+    ranks = subprocess.run(["pgrep", "-s", str(process.pid), "-x", "trireme"], capture_output=True, text=True).stdout.split()
+    if ranks:
+        os.kill(int(chance.choice(ranks)), signal.SIGKILL)
+    process.wait(timeout=60)
+
+
+def kill_many_times(flags, tmp_path, times: int) -> None:
+    flags = [*flags, "--save_strategy", "steps", "--save_steps", 2, "--num_train_epochs", 6]
+    undisturbed = [*flags, "--output_dir", tmp_path / "undisturbed"]
+    start = time.monotonic()
+    run(2, *undisturbed)
+    seconds = time.monotonic() - start
+    for seed in range(times):
+        killed_at_random(flags, tmp_path / "out", seed, seconds)
+        for checkpoint in (tmp_path / "out").glob("checkpoint-*"):  # whatever is there is whole
+            assert weights(checkpoint) and json_of(checkpoint / "trireme_state.json")["format"] == 1
+    run(2, *flags)
+    assert same_weights(tmp_path / "out", tmp_path / "undisturbed")
+    assert not list((tmp_path / "out").glob(".partial-*"))
+
+
+def test_killed_at_random_and_resumed_it_ends_with_the_same_weights(flags, tmp_path):
+    kill_many_times(flags, tmp_path, 10)
+
+
+@pytest.mark.long
+def test_killed_fifty_times(flags, tmp_path):
+    kill_many_times(flags, tmp_path, 50)
+
+
+def test_sigterm_saves_the_last_step_and_exits_143(flags, tmp_path):
+    out = tmp_path / "out"
+    process = subprocess.Popen(command(0, *flags, "--num_train_epochs", 100000, "--logging_steps", 1), stderr=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if line.startswith("step 5/"):
+            break
+    process.send_signal(signal.SIGTERM)
+    said = process.stderr.read()
+    assert process.wait(timeout=20) == 143
+    (checkpoint,) = out.glob("checkpoint-*")
+    step = json_of(checkpoint / "trireme_state.json")["global_step"]
+    assert step >= 5 and f"SIGTERM: step {step} is saved" in said
+
+
+# ---- Hugging Face's Trainer ----
+
+
+HF_TRAINER = """
+import sys, torch, transformers
+model, out, resume, steps = sys.argv[1:]
+torch.manual_seed(0)
+data = [dict(input_ids=torch.randint(5, 1000, (20,)), attention_mask=torch.ones(20, dtype=torch.long), start_positions=torch.tensor(3),
+             end_positions=torch.tensor(5)) for _ in range(64)]
+arguments = transformers.TrainingArguments(output_dir=out, per_device_train_batch_size=8, max_steps=int(steps), save_steps=4, use_cpu=True, report_to=[],
+                                           learning_rate=1e-3, weight_decay=0.01, disable_tqdm=True)
+trainer = transformers.Trainer(transformers.AutoModelForQuestionAnswering.from_pretrained(model), arguments, train_dataset=data)
+trainer.train(resume_from_checkpoint=resume or None)
+moments = [state["exp_avg"].norm().item() for state in trainer.optimizer.state.values()]
+print("OK", trainer.state.global_step, trainer.lr_scheduler.last_epoch, all(m > 0 for m in moments[:5]))
+"""
+
+
+def test_checkpoints_of_the_hugging_face_trainer_can_be_resumed_from(model, data, tmp_path):
+    from .runs import python
+
+    assert "OK 4 4 True" in python(HF_TRAINER, model, tmp_path / "hf", "", 4)
+    checkpoint = tmp_path / "hf" / "checkpoint-4"
+    done = run(
+        2, "--model_name_or_path", model, *data, "--do_train", "--max_steps", 8, "--per_device_train_batch_size", 4, "--learning_rate", 1e-3,
+        "--weight_decay", 0.01, "--output_dir", tmp_path / "ours", "--resume_from_checkpoint", checkpoint, "--save_steps", 4, "--report_to", "none",
+    )  # fmt: skip
+    assert "step 4" in done.stderr
+    # And back again: from ours, Hugging Face's goes on.
+    assert "OK 12 12 True" in python(HF_TRAINER, model, tmp_path / "hf2", tmp_path / "ours" / "checkpoint-8", 12)
+
+
+def test_moments_of_the_hugging_face_trainer_go_to_the_right_parameters(model, data, tmp_path):
+    """With a learning rate of nothing, a step leaves the weights and moves the moments from where they were by a tenth."""
+    from .runs import python
+
+    python(HF_TRAINER, model, tmp_path / "hf", "", 4)
+    theirs = torch.load(tmp_path / "hf" / "checkpoint-4" / "optimizer.pt", weights_only=True)
+    run(
+        0, "--model_name_or_path", model, *data, "--do_train", "--max_steps", 5, "--per_device_train_batch_size", 8, "--learning_rate", 0, "--max_grad_norm", 1e-30,
+        "--output_dir", tmp_path / "ours", "--resume_from_checkpoint", tmp_path / "hf" / "checkpoint-4", "--save_steps", 1, "--report_to", "none",
+    )  # fmt: skip
+    ours = torch.load(tmp_path / "ours" / "checkpoint-5" / "optimizer.pt", weights_only=True)
+    assert ours["state"].keys() == theirs["state"].keys()
+    for number, state in theirs["state"].items():
+        # The gradient is clipped to nothing: what is left is nine tenths of theirs.
+        assert torch.allclose(ours["state"][number]["exp_avg"], 0.9 * state["exp_avg"], rtol=1e-5, atol=1e-12)
+        assert ours["state"][number]["step"] == state["step"] + 1
+
+
+# ---- What goes wrong ----
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--model_name_or_path", "/nowhere/model"], "/nowhere/model"),
+        (["--train_file", "/nowhere/train.json"], "/nowhere/train.json: No such file"),
+        (["--learning_rat", "1"], "--learning_rate"),
+        (["--fp16"], "--fp16"),
+        (["--resume_from_checkpoint", "/nowhere"], "it is no checkpoint"),
+        (["--resume_from_checkpoint", "True"], "there is no checkpoint in"),
+        (["--lr_scheduler_type", "steep"], "steep"),
+        (["--output_dir", "/proc/trireme"], "/proc/trireme"),
+    ],
+)
+def test_mistakes_are_named(flags, more, said):
+    done = run(0, *flags, *more, check=False)
+    assert done.returncode in (1, 2) and said in done.stderr, done.stderr
+    assert len(done.stderr) < 2000 and "frame #" not in done.stderr
+
+
+def test_an_output_directory_that_holds_something_else_is_left_alone(flags, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.txt").write_text("mine")
+    done = run(2, *flags, check=False)
+    assert done.returncode != 0 and "there is something in it already" in done.stderr
+    run(2, *flags, "--overwrite_output_dir", "--max_steps", 1)
+    assert (tmp_path / "out" / "thesis.txt").read_text() == "mine"
+
+
+def test_a_tokenizer_that_does_not_fit_is_refused(flags, model, tmp_path):
+    other = shutil.copytree(model, tmp_path / "other")
+    config = json_of(other / "config.json")
+    config["vocab_size"] = 100
+    (other / "config.json").write_text(json.dumps(config))
+    done = run(0, *flags, "--model_name_or_path", other, check=False)
+    assert done.returncode == 2 and "the tokenizer has 30522 tokens, the model of" in done.stderr
+
+
+def test_other_data_or_another_seed_cannot_be_resumed_with(flags, tmp_path):
+    run(2, *flags, "--save_strategy", "steps", "--save_steps", 4, "--max_steps", 4)
+    for more, said in [(["--max_train_samples", 30], "features to train on"), (["--seed", 43], "the run had seed 42, not 43")]:
+        done = run(2, *flags, *more, check=False)
+        assert done.returncode != 0 and said in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system takes root")
+def test_a_full_disk_leaves_the_previous_checkpoint_whole(flags, tmp_path):
+    """Its size lets one checkpoint in, and not two."""
+    one = tmp_path / "measure"
+    run(0, *flags, "--output_dir", one, "--max_steps", 2, "--save_strategy", "steps", "--save_steps", 2)
+    size = sum(path.stat().st_size for path in (one / "checkpoint-2").iterdir())
+    small = tmp_path / "small"
+    small.mkdir()
+    inside = [
+        "unshare", "-m", "sh", "-c",
+        'mount -t tmpfs -o size="$0" none "$1" && shift && "$@"; code=$?; ls "$OUT"/checkpoint-2 && cp -r "$OUT"/checkpoint-2 "$KEEP"; exit $code',
+        str(int(size * 1.6)), str(small),
+    ]  # fmt: skip
+    out, keep = small / "out", tmp_path / "kept"
+    words = command(0, *flags, "--output_dir", out, "--save_strategy", "steps", "--save_steps", 2)
+    done = subprocess.run([*inside, *words], capture_output=True, text=True, timeout=60, env={**os.environ, "OUT": str(out), "KEEP": str(keep)})
+    assert done.returncode == 1 and "No space left on device" in done.stderr, done.stderr
+    assert weights(keep).keys() == weights(one).keys()
+    assert torch.load(keep / "optimizer.pt", weights_only=True)["state"]
+
+
+def test_a_rank_that_fails_ends_the_others(flags, tmp_path):
+    start = time.monotonic()
+    done = run(3, *flags, "--train_file", "/nowhere.json", check=False)
+    assert done.returncode != 0 and "/nowhere.json" in done.stderr
+    assert time.monotonic() - start < 30
+
+
+def test_program_says_what_it_is():
+    for arguments in (["--help"], ["qa", "--help"], ["ask", "--help"], ["info", "--help"], ["bench", "--help"], ["--version"]):
+        done = subprocess.run([TRIREME, *arguments], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and done.stdout.startswith("trireme") and done.stderr == ""
+    done = subprocess.run([TRIREME, "qq"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "qa" in done.stderr
