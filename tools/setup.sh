@@ -77,14 +77,14 @@ install_mpis() {
   done
 }
 
-# build PRESET: configures and builds; ninja does only what has changed. `launcher` may hold a command to run it with.
+# build PRESET [TARGET]: configures and builds; ninja does only what has changed. `launcher` may hold a command to run it with.
 launcher=()
 build() {
   local log=build/configure-$1.log
   mkdir -p build
   echo "== building $1"
   cmake --preset "$1" >"$log" 2>&1 || { cat "$log"; exit 1; }
-  "${launcher[@]}" cmake --build --preset "$1" -j "$(nproc)"
+  "${launcher[@]}" cmake --build --preset "$1" -j "$(nproc)" ${2:+--target "$2"}
 }
 
 # The version that trireme/torch_ext is written for.
