@@ -1,5 +1,6 @@
 """Texts to tokenize: every code point, what is known to be hard, and SQuAD where it is there."""
 
+import functools
 import json
 import pathlib
 
@@ -9,6 +10,7 @@ SQUAD = REPOSITORY.parent / "shared" / "squad"
 PER_TEXT = 128
 
 
+@functools.cache
 def code_points(step_beyond: int = 1) -> list[str]:
     """Each code point but the surrogates, alone between spaces and between letters. Planes 4 to 13, which hold nothing, and 15 and 16,
     which are private, are walked in steps of step_beyond."""
@@ -53,6 +55,7 @@ def squad_files() -> list[pathlib.Path]:
     return sorted(SQUAD.glob("*.json"))
 
 
+@functools.cache
 def squad_texts() -> list[str]:
     """Every context once and every question."""
     texts = []

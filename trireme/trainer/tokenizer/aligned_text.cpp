@@ -1,6 +1,18 @@
 #include "trireme/trainer/tokenizer/aligned_text.h"
 
+#include "trireme/base/error.h"
+
 namespace trireme::trainer {
+namespace {
+
+// A tokenizer.json can ask for any number of replacements that each make the text longer.
+constexpr size_t kMaxBytes = size_t{64} << 20;
+
+void check_growth(const AlignedText& text, size_t more) {
+  if (text.text.size() + more > kMaxBytes) throw InvalidArgument("the normalizer makes more than 64 MB out of a text");
+}
+
+}  // namespace
 
 AlignedText align(std::string_view text, uint32_t origin) {
   AlignedText aligned{std::string(text), {}};
@@ -35,11 +47,13 @@ void rewrite(AlignedText& text, std::span<const Change> changes, size_t skip) {
 
 void prepend(AlignedText& text, std::string_view prefix) {
   if (text.text.empty()) return;
+  check_growth(text, prefix.size());
   text.text.insert(0, prefix);
   text.spans.insert(text.spans.begin(), prefix.size(), text.spans.front());
 }
 
 void append_replacement(AlignedText& out, std::string_view content, Encoding::Span span) {
+  check_growth(out, content.size());
   out.text.append(content);
   out.spans.insert(out.spans.end(), content.size(), span);
 }

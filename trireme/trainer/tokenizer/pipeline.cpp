@@ -8,7 +8,7 @@ namespace trireme::trainer {
 namespace {
 
 // A text grows while it is rewritten, U+FDFA to 18 characters; positions are 32-bit numbers.
-constexpr size_t kMaxTextBytes = size_t{64} << 20;
+constexpr size_t kMaxTextBytes = size_t{16} << 20;
 
 }  // namespace
 

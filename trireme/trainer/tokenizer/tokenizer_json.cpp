@@ -17,6 +17,7 @@ class VocabularyReader {
 
   bool operator()(int depth, Event event, Json& value) {
     if (event == Event::key) return keep_key(depth, value.get_ref<const std::string&>());
+    if (event == Event::object_start && depth == 2) in_vocabulary_ = at_vocabulary_;  // Unigram's is an array
     if (!in_vocabulary_ || depth != 3) return true;
     if (event == Event::object_start || event == Event::array_start) refuse("an object or an array");
     if (event != Event::value) return true;
@@ -29,7 +30,10 @@ class VocabularyReader {
  private:
   bool keep_key(int depth, const std::string& key) {
     if (depth == 1) in_model_ = key == "model";
-    if (depth <= 2) in_vocabulary_ = depth == 2 && in_model_ && key == "vocab";
+    if (depth <= 2) {
+      at_vocabulary_ = depth == 2 && in_model_ && key == "vocab";
+      in_vocabulary_ = false;
+    }
     if (depth != 3 || !in_vocabulary_) return true;
     token_ = key;
     return false;
@@ -42,7 +46,7 @@ class VocabularyReader {
   const std::string& source_;
   TokenList& tokens_;
   std::string token_;
-  bool in_model_ = false, in_vocabulary_ = false;
+  bool in_model_ = false, at_vocabulary_ = false, in_vocabulary_ = false;
 };
 
 }  // namespace
