@@ -76,14 +76,16 @@ TEST(Metrics, Version2CountsThoseWithAndWithoutAnswer) {
 }
 
 TEST(Metrics, Version2FindsTheBestThreshold) {
-  const std::vector<Example> examples = {question("1", {"x"}), question("2", {}), question("3", {"y"}), question("4", {})};
+  const std::vector<Example> examples = {question("1", {"x"}), question("2", {}), question("3", {"y"}), question("4", {}),
+                                         question("5", {})};
   const std::vector<Prediction> predictions = {prediction("4", "no", 0.9), prediction("2", "no", 0.3),
-                                               prediction("3", "y", 0.5), prediction("1", "x", 0.1)};
+                                               prediction("3", "y", 0.5), prediction("1", "x", 0.1),
+                                               prediction("5", "", 0.05)};
   const Json metrics = squad_v2_metrics(examples, predictions);
-  // Two right without answering; 1 makes three, 2 takes one away, 3 brings it back.
-  EXPECT_EQ(metrics["best_exact"], 75);
+  // Three right without answering; 5 changes nothing, 1 makes four, 2 takes one away, 3 brings it back.
+  EXPECT_EQ(metrics["best_exact"], 80);
   EXPECT_EQ(metrics["best_exact_thresh"], 0.1);
-  EXPECT_EQ(metrics["exact"], 50);
+  EXPECT_EQ(metrics["exact"], 60);
 }
 
 TEST(Metrics, Version2LeavesOutWhatIsNotThere) {

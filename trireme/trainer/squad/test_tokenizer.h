@@ -1,6 +1,7 @@
 // A tokenizer for tests: words between spaces, numbered as they come. 0 is the CLS token, 1 the separator, 2 the padding.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -14,7 +15,11 @@ class WordTokenizer final : public Tokenizer {
  public:
   WordTokenizer() { pair_ = {{0}, {1}, {1}, 0, 0, 0, 1, 1}; }
 
+  // Called before a text is tokenised, outside of the lock.
+  std::function<void(std::string_view)> before_encoding = [](std::string_view) {};
+
   Encoding encode(std::string_view text) const override {
+    before_encoding(text);
     std::lock_guard lock(mutex_);
     ++encoded_[std::string(text)];
     if (text.find("BAD") != std::string_view::npos) throw InvalidArgument("tokenizer: " + std::string(text));
