@@ -1,7 +1,7 @@
 // Runs a model on a batch and writes what comes out, for a comparison with transformers:
 //   model_tool MODEL_DIR BATCH.json OUT.safetensors [--checkpointing]
-// BATCH.json: {"questions": [[ids]], "contexts": [[ids]], "before": [ids], "between": [ids], "after": [ids], "second_type": n,
-// "starts": [n], "ends": [n]}. OUT: "logits" [T, 2], "loss", and "grad.NAME" of every parameter.
+// BATCH.json: {"questions": [[ids]], "contexts": [[ids]], "before": [ids], "between": [ids], "after": [ids], "second_type":
+// n, "starts": [n], "ends": [n]}. OUT: "logits" [T, 2], "loss", and "grad.NAME" of every parameter.
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cstring>
@@ -20,7 +20,9 @@ std::vector<Feature> features_of(const Json& batch, const PairTemplate& pair) {
   std::vector<Feature> features;
   for (size_t i = 0; i < batch["questions"].size(); ++i) {
     Feature feature;
-    const auto append = [&](const std::vector<int32_t>& ids) { feature.ids.insert(feature.ids.end(), ids.begin(), ids.end()); };
+    const auto append = [&](const std::vector<int32_t>& ids) {
+      feature.ids.insert(feature.ids.end(), ids.begin(), ids.end());
+    };
     append(pair.before);
     append(batch["questions"][i]);
     append(pair.between);
@@ -54,7 +56,8 @@ void run(const std::string& directory, const std::string& input, const std::stri
   std::vector<at::Tensor> kept{logits.detach().contiguous(), loss.detach().reshape({1})};
   std::vector<TensorEntry> entries;
   const auto add = [&](const std::string& name, const at::Tensor& value) {
-    entries.push_back({name, Dtype::f32, value.sizes().vec(), {static_cast<const std::byte*>(value.const_data_ptr()), value.nbytes()}});
+    entries.push_back(
+        {name, Dtype::f32, value.sizes().vec(), {static_cast<const std::byte*>(value.const_data_ptr()), value.nbytes()}});
   };
   add("logits", kept[0]);
   add("loss", kept[1]);

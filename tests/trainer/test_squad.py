@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ..huggingface.questions import minilm
-from . import reference, tokens
+from . import families, reference, tokens
 from .texts import SQUAD
 
 PROGRAMS = tokens.PROGRAM.parent
@@ -63,27 +63,34 @@ def write(path: pathlib.Path, value) -> pathlib.Path:
 # Windows of text
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
+@pytest.fixture(scope="module", params=["minilm", "roberta", "xlm_roberta"])
+def model(request, tmp_path_factory):
+    """A directory, and the tokenizer that transformers makes of it."""
     transformers = pytest.importorskip("transformers")
-    return transformers.AutoTokenizer.from_pretrained(minilm())
+    if request.param == "minilm":
+        return minilm(), transformers.AutoTokenizer.from_pretrained(minilm())
+    directory, made = families.save(getattr(families, request.param)(), tmp_path_factory.mktemp(request.param))
+    return directory, transformers.PreTrainedTokenizerFast(tokenizer_object=made, cls_token="<s>", pad_token="<pad>")
 
 
 def bytes_before(context: str) -> list[int]:
     return [0, *itertools.accumulate(len(character.encode()) for character in context)]
 
 
-def assert_same_windows(tokenizer, questions: pathlib.Path, rows: list[dict], max_length: int, doc_stride: int):
-    options = {"model": str(minilm()), "questions": str(questions), "max_length": max_length, "doc_stride": doc_stride, "with_labels": True}
+def assert_same_windows(model, questions: pathlib.Path, rows: list[dict], max_length: int, doc_stride: int):
+    directory, tokenizer = model
+    options = {"model": str(directory), "questions": str(questions), "max_length": max_length, "doc_stride": doc_stride, "with_labels": True}
     lines = run("print_features", json.dumps({**options, "threads": 2})).splitlines()
     windows = reference.make_windows(tokenizer, rows, max_length, doc_stride)
     places = {row["id"]: bytes_before(row["context"]) for row in rows}
     assert len(lines) == len(windows) >= len(rows)
+    # Of models without token types, tokenizers leave others than 0 in all windows but the first, and transformers does not hand them on.
+    has_types = 1 in windows[0].types
     for line, window in zip(lines, windows):
         expected = {
             "id": window.id,
             "ids": window.ids,
-            "types": window.types,
+            "types": window.types if has_types else [0] * len(window.ids),
             "context": list(window.context),
             "spans": [[places[window.id][place] for place in offset] for offset in window.offsets],
             "labels": list(window.labels),
@@ -92,24 +99,26 @@ def assert_same_windows(tokenizer, questions: pathlib.Path, rows: list[dict], ma
     return windows
 
 
-def test_windows_of_generated_text(tokenizer, tmp_path):
-    rows = [row for row in generated_rows(240, seed=1) if len(tokenizer(row["question"])["input_ids"]) < 60]
+def test_windows_of_generated_text(model, tmp_path):
+    rows = [row for row in generated_rows(240, seed=1) if len(model[1](row["question"])["input_ids"]) < 60]
     questions = write(tmp_path / "flat.json", {"data": rows})
-    windows = assert_same_windows(tokenizer, questions, rows, 96, 24)
+    windows = assert_same_windows(model, questions, rows, 96, 24)
     assert len(windows) > len(rows) + 50, "long contexts have several"
     # Cases that must be among them: no answer in the window, an answer inside, one that is the last token.
     assert any(window.labels == (0, 0) for window in windows)
     assert any(0 < window.labels[0] <= window.labels[1] for window in windows)
     assert any(window.labels[0] == len(window.ids) - 1 > window.labels[1] for window in windows)
-    assert_same_windows(tokenizer, questions, rows, 384, 128)
+    assert_same_windows(model, questions, rows, 384, 128)
 
 
-def test_windows_of_squad(tokenizer, tmp_path):
+def test_windows_of_squad(model, tmp_path):
     document = squad("train-part-v1.1.json")
-    document["data"] = document["data"][::9]
+    document["data"] = document["data"][::15]
     rows = reference.read_rows(document)
-    assert_same_windows(tokenizer, write(tmp_path / "nested.json", document), rows, 384, 128)
-    assert_same_windows(tokenizer, write(tmp_path / "flat.json", {"data": rows[::8]}), rows[::8], 100, 50)
+    assert_same_windows(model, write(tmp_path / "nested.json", document), rows, 384, 128)
+    short = [row for row in rows[::8] if len(model[1](row["question"])["input_ids"]) < 40]
+    windows = assert_same_windows(model, write(tmp_path / "flat.json", {"data": short}), short, 100, 50)
+    assert len(windows) > 2 * len(short)
 
 
 def test_threads_make_the_same_windows(tmp_path):
@@ -163,13 +172,13 @@ def read_as_python_writes(path: pathlib.Path) -> dict:
     ],
     ids=lambda options: ", ".join(f"{name} {value}" for name, value in options.items()) or "defaults",
 )
-def test_answers(tokenizer, tmp_path, options):
-    rows = generated_rows(120, seed=4)
-    windows = reference.make_windows(tokenizer, rows, 160, 40)
+def test_answers(model, tmp_path, options):
+    rows = generated_rows(60, seed=4)
+    windows = reference.make_windows(model[1], rows, 200, 40)
     logits = draw_logits(windows, seed=5)
     np.concatenate([values for pair in logits for values in pair]).tofile(tmp_path / "logits")
-    files = {"model": str(minilm()), "questions": str(write(tmp_path / "flat.json", {"data": rows})), "logits": str(tmp_path / "logits"), "folder": str(tmp_path)}
-    run("print_features", json.dumps({**files, **options, "max_length": 160, "doc_stride": 40}))
+    files = {"model": str(model[0]), "questions": str(write(tmp_path / "flat.json", {"data": rows})), "logits": str(tmp_path / "logits"), "folder": str(tmp_path)}
+    run("print_features", json.dumps({**files, **options, "max_length": 200, "doc_stride": 40}))
 
     version_2 = options.get("version_2_with_negative", False)
     of_id = {row["id"]: [i for i, window in enumerate(windows) if window.id == row["id"]] for row in rows}
@@ -189,7 +198,7 @@ def test_answers(tokenizer, tmp_path, options):
             assert {key: one[key] for key in ("text", "start_logit", "end_logit")} == {key: other[key] for key in ("text", "start_logit", "end_logit")}
             assert one["probability"] == pytest.approx(float(other["probability"]), rel=1e-5, abs=1e-12)
     if version_2:
-        assert 10 < sum(not text for text in predictions.values()) < 110, "both kinds of answers"
+        assert 0 < sum(not text for text in predictions.values()) < len(rows), "both kinds of answers"
     elif options:
         assert "empty" in predictions.values()
 

@@ -29,10 +29,13 @@ std::vector<std::string> questions_of(const AskOptions& options) {
 }
 
 std::vector<Example> examples_of(const AskOptions& options) {
-  const auto context = std::make_shared<const std::string>(options.context ? *options.context : read_file(*options.context_file));
-  if (context->find_first_not_of(" \t\r\n") == std::string::npos) throw InvalidArgument("the context is empty: there is nothing to find an answer in");
+  const auto context =
+      std::make_shared<const std::string>(options.context ? *options.context : read_file(*options.context_file));
+  if (context->find_first_not_of(" \t\r\n") == std::string::npos)
+    throw InvalidArgument("the context is empty: there is nothing to find an answer in");
   std::vector<Example> examples;
-  for (const std::string& question : questions_of(options)) examples.push_back({str(examples.size()), "", question, context, {}});
+  for (const std::string& question : questions_of(options))
+    examples.push_back({str(examples.size()), "", question, context, {}});
   return examples;
 }
 
@@ -47,9 +50,12 @@ void print(const std::vector<Example>& examples, const std::vector<Prediction>& 
       // With version 2.0's threshold the answer that counts need not be the candidate that came first.
       const std::string& text = n == 0 ? prediction.text : candidate.text;
       if (options.json)
-        answers.push_back({{"answer", text}, {"probability", candidate.probability}, {"score", candidate.start_logit + candidate.end_logit}});
+        answers.push_back({{"answer", text},
+                           {"probability", candidate.probability},
+                           {"score", candidate.start_logit + candidate.end_logit}});
       else
-        std::cout << "  " << (text.empty() ? "(no answer)" : text) << "  " << std::fixed << std::setprecision(3) << candidate.probability << "\n";
+        std::cout << "  " << (text.empty() ? "(no answer)" : text) << "  " << std::fixed << std::setprecision(3)
+                  << candidate.probability << "\n";
     }
     if (options.json) json.push_back({{"question", examples[i].question}, {"answers", answers}});
   }
@@ -68,16 +74,21 @@ int run_ask(const std::vector<std::string>& arguments) {
   HubSettings hub = HubSettings::from_environment(options.cache_dir.value_or(""));
   if (options.token) hub.token = *options.token;
   const std::filesystem::path directory = model_directory(options.model_name_or_path, hub, options.model_revision);
-  const auto tokenizer = load_tokenizer(options.tokenizer_name ? tokenizer_directory(*options.tokenizer_name, hub, options.model_revision) : directory);
+  const auto tokenizer = load_tokenizer(
+      options.tokenizer_name ? tokenizer_directory(*options.tokenizer_name, hub, options.model_revision) : directory);
   QaModel model(read_config(directory / "config.json"));
   if (!load_weights(model, directory, 0).new_ones.empty())
-    throw InvalidArgument(str(directory.string(), " has no head for question answering: train it first, with `trireme qa --do_train`"));
+    throw InvalidArgument(
+        str(directory.string(), " has no head for question answering: train it first, with `trireme qa --do_train`"));
 
   const std::vector<Example> examples = examples_of(options);
-  const std::vector<Feature> features = make_features(
-      examples, *tokenizer,
-      {.max_length = std::min(options.max_seq_length, model.config().longest()), .doc_stride = options.doc_stride, .with_labels = false, .max_features = -1},
-      at::get_num_threads());
+  const std::vector<Feature> features =
+      make_features(examples, *tokenizer,
+                    {.max_length = std::min(options.max_seq_length, model.config().longest()),
+                     .doc_stride = options.doc_stride,
+                     .with_labels = false,
+                     .max_features = -1},
+                    at::get_num_threads());
   const Logits logits = compute_logits(model, features, tokenizer->pair_template(), kBatch, World(), [](size_t, size_t) {});
   print(examples,
         postprocess(examples, features, logits.of_features(),

@@ -26,7 +26,8 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 // Owns the buffers of one size.
 class Case {
  public:
-  Case(const World& world, const std::string& collective, int64_t bytes, const BenchOptions& options) : group_(*world.group()), collective_(collective) {
+  Case(const World& world, const std::string& collective, int64_t bytes, const BenchOptions& options)
+      : group_(*world.group()), collective_(collective) {
     const at::ScalarType type = options.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
     // As many elements on every rank as alltoall and reduce_scatter can share out.
     const int64_t ranks = world.size();
@@ -67,7 +68,8 @@ class Case {
 double seconds_of(Case& each, const World& world, double seconds) {
   const double start = now();
   for (int i = 0; i < 3; ++i) each.run();
-  const at::Tensor calls = at::tensor({std::max<int64_t>(1, static_cast<int64_t>(seconds / kRounds / ((now() - start) / 3)))}, at::kLong);
+  const at::Tensor calls =
+      at::tensor({std::max<int64_t>(1, static_cast<int64_t>(seconds / kRounds / ((now() - start) / 3)))}, at::kLong);
   world.broadcast(calls);
   const int64_t count = calls.item<int64_t>();
   std::vector<double> rounds;
@@ -93,15 +95,20 @@ int run_bench(const std::vector<std::string>& arguments) {
   const World world = World::join(kTimeout);
   if (world.size() == 1) throw InvalidArgument("there is one process, and nobody to talk to: mpirun -n 2 trireme bench");
   const bool shows = world.is_first();
-  if (shows && !options.json) std::cout << world.describe() << "\n" << std::left << std::setw(16) << "collective" << std::right << std::setw(12) << "bytes" << std::setw(14) << "microseconds" << std::setw(10) << "GB/s" << "\n";
+  if (shows && !options.json)
+    std::cout << world.describe() << "\n"
+              << std::left << std::setw(16) << "collective" << std::right << std::setw(12) << "bytes" << std::setw(14)
+              << "microseconds" << std::setw(10) << "GB/s"
+              << "\n";
   Json results = Json::array();
   for (const std::string& collective : options.collectives) {
     for (int64_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes *= 4) {
       Case each(world, collective, bytes, options);
       const double seconds = seconds_of(each, world, options.seconds);
       if (shows && !options.json)
-        std::cout << std::left << std::setw(16) << collective << std::right << std::setw(12) << each.bytes() << std::fixed << std::setprecision(1)
-                  << std::setw(14) << seconds * 1e6 << std::setprecision(2) << std::setw(10) << static_cast<double>(each.bytes()) / seconds / 1e9 << std::endl;
+        std::cout << std::left << std::setw(16) << collective << std::right << std::setw(12) << each.bytes() << std::fixed
+                  << std::setprecision(1) << std::setw(14) << seconds * 1e6 << std::setprecision(2) << std::setw(10)
+                  << static_cast<double>(each.bytes()) / seconds / 1e9 << std::endl;
       results.push_back({{"collective", collective}, {"bytes", each.bytes()}, {"seconds", seconds}});
       if (collective == "barrier") break;  // it has no size
     }

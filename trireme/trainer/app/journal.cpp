@@ -23,7 +23,9 @@ Journal::Journal(const QaOptions& options, const World& world, const Training& t
       state_(earlier.value_or(TrainerState{})),
       progress_(progress_options(options, world, training)) {
   state_.max_steps = training.standing().global_step + training.steps_left();
-  const double epochs = options.max_steps > 0 ? static_cast<double>(options.max_steps) / static_cast<double>(training.steps_of_epoch()) : options.num_train_epochs;
+  const double epochs = options.max_steps > 0
+                            ? static_cast<double>(options.max_steps) / static_cast<double>(training.steps_of_epoch())
+                            : options.num_train_epochs;
   state_.num_train_epochs = static_cast<int64_t>(std::ceil(epochs));
   state_.train_batch_size = options.per_device_train_batch_size;
   state_.logging_steps = steps_of(options.logging_steps, state_.max_steps);
@@ -31,7 +33,8 @@ Journal::Journal(const QaOptions& options, const World& world, const Training& t
   state_.eval_steps = steps_of(options.eval_steps.value_or(options.logging_steps), state_.max_steps);
   note(training);
   if (world.is_first() && options.writes_tensorboard())
-    events_.emplace(options.logging_dir ? std::filesystem::path(*options.logging_dir) : default_logging_dir(options.output_dir));
+    events_.emplace(options.logging_dir ? std::filesystem::path(*options.logging_dir)
+                                        : default_logging_dir(options.output_dir));
 }
 
 void Journal::note(const Training& training) {

@@ -26,12 +26,16 @@ int run(const MainOptions& options) {
   return 0;
 }
 
-// TRIREME_DETERMINISTIC=1: MKL's products get bits that do not depend on the number of threads. MKL looks at its variable when
-// it first computes; a value that the user set stays.
+// TRIREME_DETERMINISTIC=1: MKL's products get bits that do not depend on the number of threads. MKL looks at its variable
+// when it first computes; a value that the user set stays.
 void fix_bits() {
   if (!env::flag("TRIREME_DETERMINISTIC")) return;
   const cpu::Isa level = cpu::detected_isa();
-  ::setenv("MKL_CBWR", level == cpu::Isa::avx512 ? "AVX512,STRICT" : level == cpu::Isa::avx2 ? "AVX2,STRICT" : "COMPATIBLE", 0);
+  ::setenv("MKL_CBWR",
+           level == cpu::Isa::avx512 ? "AVX512,STRICT"
+           : level == cpu::Isa::avx2 ? "AVX2,STRICT"
+                                     : "COMPATIBLE",
+           0);
 }
 
 std::string rank_prefix() {

@@ -115,7 +115,8 @@ std::optional<fs::path> QaRun::checkpoint_to_resume() const {
   if (options_.resume_from_checkpoint && !options_.resumes_from_last()) {
     const fs::path named = *options_.resume_from_checkpoint;
     if (!fs::exists(named / "trainer_state.json"))
-      throw InvalidArgument(str("--resume_from_checkpoint ", named.string(), ": it is no checkpoint (it has no trainer_state.json)"));
+      throw InvalidArgument(
+          str("--resume_from_checkpoint ", named.string(), ": it is no checkpoint (it has no trainer_state.json)"));
     return named;
   }
   if (options_.overwrite_output_dir && !options_.resume_from_checkpoint) return std::nullopt;
@@ -127,18 +128,21 @@ std::optional<fs::path> QaRun::checkpoint_to_resume() const {
 
 int QaRun::run() {
   const fs::path model_dir = model_directory(options_.model_name_or_path, hub_, options_.model_revision);
-  const fs::path config_dir = options_.config_name ? tokenizer_directory(*options_.config_name, hub_, options_.model_revision) : model_dir;
+  const fs::path config_dir =
+      options_.config_name ? tokenizer_directory(*options_.config_name, hub_, options_.model_revision) : model_dir;
   config_ = read_config(config_dir / "config.json");
-  tokenizer_ = load_tokenizer(options_.tokenizer_name ? tokenizer_directory(*options_.tokenizer_name, hub_, options_.model_revision) : model_dir);
+  tokenizer_ = load_tokenizer(
+      options_.tokenizer_name ? tokenizer_directory(*options_.tokenizer_name, hub_, options_.model_revision) : model_dir);
   if (tokenizer_->vocabulary_size() > config_.vocabulary)
-    throw InvalidArgument(str("the tokenizer has ", tokenizer_->vocabulary_size(), " tokens, the model of ", model_dir.string(), " knows ",
-                              config_.vocabulary, ": they do not belong together"));
+    throw InvalidArgument(str("the tokenizer has ", tokenizer_->vocabulary_size(), " tokens, the model of ",
+                              model_dir.string(), " knows ", config_.vocabulary, ": they do not belong together"));
   model_ = std::make_unique<QaModel>(config_);
   model_->checkpoint_gradients(options_.gradient_checkpointing);
   const LoadedWeights loaded = load_weights(*model_, model_dir, static_cast<uint64_t>(options_.seed));
-  if (!loaded.new_ones.empty()) say("the head for question answering is new: this model needs to be trained before it answers well");
-  optimizer_ = std::make_unique<AdamW>(
-      model_->parameters(), AdamWOptions{options_.adam_beta1, options_.adam_beta2, options_.adam_epsilon, options_.weight_decay});
+  if (!loaded.new_ones.empty())
+    say("the head for question answering is new: this model needs to be trained before it answers well");
+  optimizer_ = std::make_unique<AdamW>(model_->parameters(), AdamWOptions{options_.adam_beta1, options_.adam_beta2,
+                                                                          options_.adam_epsilon, options_.weight_decay});
 
   // One rank looks after the folder, before hours are spent on what could not be kept; the others look at it afterwards.
   if (world_.is_first() && (options_.do_train || options_.do_eval || options_.do_predict)) {
@@ -164,11 +168,13 @@ bool QaRun::train() {
   std::optional<Standing> standing;
   std::optional<TrainerState> state;
   if (checkpoint) {
-    standing = load_checkpoint(*checkpoint, *model_, *optimizer_, static_cast<int64_t>(train_data.features.size()), options_.sampling_seed());
+    standing = load_checkpoint(*checkpoint, *model_, *optimizer_, static_cast<int64_t>(train_data.features.size()),
+                               options_.sampling_seed());
     state = load_state(*checkpoint / "trainer_state.json");
     say(str("goes on from ", checkpoint->string(), ", step ", standing->global_step));
   }
-  require_agreement("the step to go on from (is the output directory the same on every host?)", standing ? standing->global_step : 0);
+  require_agreement("the step to go on from (is the output directory the same on every host?)",
+                    standing ? standing->global_step : 0);
   require_agreement("the training data", static_cast<int64_t>(fingerprint(train_data.features) >> 1));
   if (options_.bf16 && native_bf16_) optimizer_->split_parameters();
   Training training(options_, world_, *model_, *optimizer_, train_data.features, tokenizer_->pair_template());
@@ -213,7 +219,8 @@ void QaRun::finish_training(Training& training, Journal& journal, const Start& s
   const Standing& end = training.standing();
   const auto steps = static_cast<double>(std::max<int64_t>(1, end.global_step));
   // Of this run alone: steps that came with a checkpoint took no time here.
-  const int64_t samples_of_this_run = std::llround(static_cast<double>(training.samples()) * (training.epochs_done() - start.epochs_done));
+  const int64_t samples_of_this_run =
+      std::llround(static_cast<double>(training.samples()) * (training.epochs_done() - start.epochs_done));
   Json metrics = speed_metrics("train", now() - start.time, samples_of_this_run, end.global_step - start.step);
   metrics["total_flos"] = journal.state().total_flos;
   metrics["train_loss"] = end.loss_sum / steps;
@@ -239,7 +246,8 @@ void QaRun::require_agreement(const char* what, int64_t number) const {
 void QaRun::tell_stragglers(const RankTimes& mine) const {
   const at::Tensor all = world_.gather(at::tensor({mine.compute_seconds, mine.wait_seconds}, at::kDouble));
   std::vector<RankTimes> ranks;
-  for (int rank = 0; rank < world_.size(); ++rank) ranks.push_back({all[rank][0].item<double>(), all[rank][1].item<double>()});
+  for (int rank = 0; rank < world_.size(); ++rank)
+    ranks.push_back({all[rank][0].item<double>(), all[rank][1].item<double>()});
   if (const std::string sentence = straggler_sentence(ranks); !sentence.empty()) say(sentence);
 }
 
@@ -254,13 +262,15 @@ void QaRun::save(Training& training, Journal& journal) {
   training.fold();
   journal.after_step(training);
   if (world_.is_first())
-    save_checkpoint(output_dir_, *model_, *optimizer_, side_files(*tokenizer_), training, to_text(journal.state()), options_.save_total_limit);
+    save_checkpoint(output_dir_, *model_, *optimizer_, side_files(*tokenizer_), training, to_text(journal.state()),
+                    options_.save_total_limit);
   world_.barrier();  // a rank that ends early must not do so while the checkpoint is written
 }
 
 Json QaRun::evaluate(Split split, const QaData& data, std::optional<double> epoch) {
   const double start = now();
-  const Logits logits = compute_logits(*model_, data.features, tokenizer_->pair_template(), options_.per_device_eval_batch_size, world_, [](size_t, size_t) {});
+  const Logits logits = compute_logits(*model_, data.features, tokenizer_->pair_template(),
+                                       options_.per_device_eval_batch_size, world_, [](size_t, size_t) {});
   const std::string prefix = split == Split::test ? "predict" : "eval";
   Json metrics = Json::object();
   if (world_.is_first()) {
@@ -272,7 +282,8 @@ Json QaRun::evaluate(Split split, const QaData& data, std::optional<double> epoc
                      .null_score_diff_threshold = options_.null_score_diff_threshold});
     write_predictions(output_dir_, prefix, predictions, options_.version_2_with_negative);
     if (split != Split::test) {
-      const Json scores = options_.version_2_with_negative ? squad_v2_metrics(data.examples, predictions) : squad_v1_metrics(data.examples, predictions);
+      const Json scores = options_.version_2_with_negative ? squad_v2_metrics(data.examples, predictions)
+                                                           : squad_v1_metrics(data.examples, predictions);
       for (const auto& [name, value] : scores.items()) metrics[prefix + "_" + name] = value;
     }
     const int64_t features = static_cast<int64_t>(data.features.size());

@@ -9,22 +9,29 @@ namespace {
 
 std::filesystem::path file_of(const QaOptions& options, Split split, const HubSettings& hub) {
   if (options.dataset_name) {
-    if (split == Split::test) throw InvalidArgument(str("--do_predict: ", *options.dataset_name, " has no test set; give --test_file"));
+    if (split == Split::test)
+      throw InvalidArgument(str("--do_predict: ", *options.dataset_name, " has no test set; give --test_file"));
     return dataset_file(*options.dataset_name, split == Split::train, hub, options.dataset_config_name.value_or(""));
   }
-  const auto& given = split == Split::train ? options.train_file : split == Split::validation ? options.validation_file : options.test_file;
-  const char* flags[] = {"--do_train requires --train_file", "--do_eval requires --validation_file", "--do_predict requires --test_file"};
+  const auto& given = split == Split::train        ? options.train_file
+                      : split == Split::validation ? options.validation_file
+                                                   : options.test_file;
+  const char* flags[] = {"--do_train requires --train_file", "--do_eval requires --validation_file",
+                         "--do_predict requires --test_file"};
   if (!given) throw InvalidArgument(str(flags[static_cast<size_t>(split)], ", or --dataset_name"));
   return *given;
 }
 
 std::optional<int64_t> limit_of(const QaOptions& options, Split split) {
-  return split == Split::train ? options.max_train_samples : split == Split::validation ? options.max_eval_samples : options.max_predict_samples;
+  return split == Split::train        ? options.max_train_samples
+         : split == Split::validation ? options.max_eval_samples
+                                      : options.max_predict_samples;
 }
 
 }  // namespace
 
-QaData load_data(const QaOptions& options, Split split, const Tokenizer& tokenizer, int64_t longest, const HubSettings& hub, int threads) {
+QaData load_data(const QaOptions& options, Split split, const Tokenizer& tokenizer, int64_t longest, const HubSettings& hub,
+                 int threads) {
   QaData data;
   data.file = file_of(options, split, hub);
   const int64_t limit = limit_of(options, split).value_or(-1);

@@ -21,6 +21,7 @@ struct QaData {
 };
 
 // From --train_file and its siblings, or --dataset_name. `longest` is what the model can take. InvalidArgument, IoError.
-QaData load_data(const QaOptions& options, Split split, const Tokenizer& tokenizer, int64_t longest, const HubSettings& hub, int threads);
+QaData load_data(const QaOptions& options, Split split, const Tokenizer& tokenizer, int64_t longest, const HubSettings& hub,
+                 int threads);
 
 }  // namespace trireme::trainer

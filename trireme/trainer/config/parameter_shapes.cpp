@@ -13,17 +13,12 @@ struct LayerNames {
   const char *query, *key, *value, *output, *attention_norm, *inner, *outer, *outer_norm;
 };
 
-constexpr LayerNames kBert{"encoder.layer.",
-                           "attention.self.query",
-                           "attention.self.key",
-                           "attention.self.value",
-                           "attention.output.dense",
-                           "attention.output.LayerNorm",
-                           "intermediate.dense",
-                           "output.dense",
-                           "output.LayerNorm"};
-constexpr LayerNames kDistilbert{"transformer.layer.", "attention.q_lin", "attention.k_lin",   "attention.v_lin",  "attention.out_lin",
-                                 "sa_layer_norm",      "ffn.lin1",        "ffn.lin2", "output_layer_norm"};
+constexpr LayerNames kBert{"encoder.layer.",       "attention.self.query",   "attention.self.key",
+                           "attention.self.value", "attention.output.dense", "attention.output.LayerNorm",
+                           "intermediate.dense",   "output.dense",           "output.LayerNorm"};
+constexpr LayerNames kDistilbert{"transformer.layer.", "attention.q_lin",   "attention.k_lin",
+                                 "attention.v_lin",    "attention.out_lin", "sa_layer_norm",
+                                 "ffn.lin1",           "ffn.lin2",          "output_layer_norm"};
 
 const char* prefix_of(Family family) {
   switch (family) {

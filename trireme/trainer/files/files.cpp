@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <system_error>
 
 #include "trireme/base/error.h"
 
@@ -90,6 +91,20 @@ void NewFile::commit() {
   if (::rename(partial_.c_str(), path_.c_str()) != 0) fail(errno);
   fd_.reset();
   sync_folder(folder_of(path_));
+}
+
+void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
+  NewFile file(path);
+  file.write(content.data(), content.size());
+  file.commit();
+}
+
+void make_directory(const std::filesystem::path& path) {
+  std::error_code error;
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_directory(path))
+    throw IoError(str(path.string(), " is a file, not a directory: remove it, or write elsewhere"));
+  std::filesystem::create_directories(path, error);
+  if (error) throw IoError(write_failure(path, error.value()));
 }
 
 }  // namespace trireme::trainer

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trireme/base/fd.h"
@@ -40,5 +41,11 @@ class NewFile {
   UniqueFd fd_;
   std::vector<char> gathered_;
 };
+
+// The whole of `content`, as a NewFile.
+void write_file_atomically(const std::filesystem::path& path, std::string_view content);
+
+// Makes the directory and those above it; one that exists is fine. IoError.
+void make_directory(const std::filesystem::path& path);
 
 }  // namespace trireme::trainer

@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cerrno>
+#include <csignal>
 #include <fstream>
 #include <numeric>
 #include <sstream>
@@ -71,6 +73,33 @@ TEST_F(Files, RefusalsSayWhatToDo) {
   EXPECT_THAT(write_failure("a/b", ENOSPC), HasSubstr("free some space"));
   EXPECT_THAT(write_failure("a/b", EROFS), HasSubstr("a is on a read-only file system"));
   EXPECT_THAT(write_failure("b", EACCES), HasSubstr("may not write in ."));
+}
+
+// The disk is "full" at 4096 bytes: the kernel refuses what goes beyond the limit of a file's size.
+TEST_F(Files, WhatDoesNotFitLeavesTheOldFile) {
+  const auto file = folder_ / "state.json";
+  write_file_atomically(file, "older and longer");
+  write_file_atomically(file, "old");
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{4096, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  EXPECT_THAT([&] { write_file_atomically(file, std::string(10000, 'x')); },
+              ThrowsMessage<IoError>(AllOf(HasSubstr(file.string()), HasSubstr("File too large"))));
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(content(file), "old");
+  EXPECT_EQ(names().size(), 1u) << "a temporary file remains";
+}
+
+TEST_F(Files, DirectoriesAreMadeOrTheReasonIsTold) {
+  std::ofstream(folder_ / "file") << "x";
+  EXPECT_THAT([&] { make_directory(folder_ / "file" / "folder"); }, ThrowsMessage<IoError>(HasSubstr("Not a directory")));
+  EXPECT_THAT([&] { make_directory(folder_ / "file"); }, ThrowsMessage<IoError>(HasSubstr("a file, not a directory")));
+  make_directory(folder_ / "a" / "b");
+  make_directory(folder_ / "a" / "b");
+  EXPECT_TRUE(std::filesystem::is_directory(folder_ / "a" / "b"));
 }
 
 }  // namespace

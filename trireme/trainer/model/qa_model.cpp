@@ -10,10 +10,13 @@
 namespace trireme::trainer {
 namespace {
 
-constexpr size_t kLayerParameters = 16;     // of which
+constexpr size_t kLayerParameters = 16;      // of which
 constexpr size_t kAttentionParameters = 10;  // are of the first half
 
-bool decays(const std::string& name) { return !name.ends_with(".bias") && name.find("LayerNorm") == std::string::npos && name.find("layer_norm") == std::string::npos; }
+bool decays(const std::string& name) {
+  return !name.ends_with(".bias") && name.find("LayerNorm") == std::string::npos &&
+         name.find("layer_norm") == std::string::npos;
+}
 
 }  // namespace
 
@@ -52,9 +55,9 @@ at::Tensor QaModel::layer(int64_t index, const at::Tensor& x, const at::Tensor& 
   const size_t first = first_of_layers_ + kLayerParameters * static_cast<size_t>(index);
   const auto p = [&](double dropout) { return training ? dropout : 0; };
   const auto compute = [=, this](const at::Tensor& x) {
-    const at::Tensor attended = ops::self_attention_block(
-        x, values(first, kAttentionParameters), cu_seqlens, config_.heads, p(config_.attention_dropout),
-        p(config_.attention_output_dropout), config_.layer_norm_eps);
+    const at::Tensor attended =
+        ops::self_attention_block(x, values(first, kAttentionParameters), cu_seqlens, config_.heads,
+                                  p(config_.attention_dropout), p(config_.attention_output_dropout), config_.layer_norm_eps);
     return ops::feed_forward_block(attended, values(first + kAttentionParameters, kLayerParameters - kAttentionParameters),
                                    config_.gelu_by_tanh, p(config_.hidden_dropout), config_.layer_norm_eps);
   };

@@ -22,7 +22,8 @@ std::vector<std::string> spellings(const std::string& name) {
   const size_t dot = name.find('.');
   if (!name.starts_with("qa_outputs")) all.push_back(name.substr(dot + 1));  // a bare encoder's
   for (size_t i = 0, count = all.size(); i < count; ++i) {
-    std::string old = replaced_end(replaced_end(all[i], "LayerNorm.weight", "LayerNorm.gamma"), "LayerNorm.bias", "LayerNorm.beta");
+    std::string old =
+        replaced_end(replaced_end(all[i], "LayerNorm.weight", "LayerNorm.gamma"), "LayerNorm.bias", "LayerNorm.beta");
     if (old != all[i]) all.push_back(std::move(old));
   }
   return all;
@@ -40,15 +41,17 @@ at::ScalarType float_type(const TensorEntry& entry, const std::filesystem::path&
     case Dtype::f32: return at::kFloat;
     case Dtype::f16: return at::kHalf;
     case Dtype::bf16: return at::kBFloat16;
-    default: throw InvalidArgument(str(file.string(), ": ", entry.name, " is ", dtype_name(entry.dtype), "; weights must be F32, F64, F16 or BF16"));
+    default:
+      throw InvalidArgument(
+          str(file.string(), ": ", entry.name, " is ", dtype_name(entry.dtype), "; weights must be F32, F64, F16 or BF16"));
   }
 }
 
 void fill(const Parameter& parameter, const TensorEntry& entry, const std::filesystem::path& file) {
   const at::ScalarType type = float_type(entry, file);
   if (parameter.value.sizes() != at::IntArrayRef(entry.shape))
-    throw InvalidArgument(trireme::str(file.string(), ": ", entry.name, " has shape ", at::IntArrayRef(entry.shape), "; by config.json it should have ",
-                              parameter.value.sizes()));
+    throw InvalidArgument(trireme::str(file.string(), ": ", entry.name, " has shape ", at::IntArrayRef(entry.shape),
+                                       "; by config.json it should have ", parameter.value.sizes()));
   // The mapping is read-only, and so are we: copy_ converts from it.
   const at::Tensor source = at::from_blob(const_cast<std::byte*>(entry.data.data()), entry.shape, at::TensorOptions(type));
   parameter.value.detach().copy_(source);
@@ -94,7 +97,9 @@ void save_weights(const std::filesystem::path& file, const QaModel& model, const
   for (size_t i = 0; i < weights.size(); ++i) {
     kept.push_back(weights[i].detach().to(at::kFloat).contiguous());
     const at::Tensor& value = kept.back();
-    entries.push_back({model.parameters()[i].name, Dtype::f32, value.sizes().vec(),
+    entries.push_back({model.parameters()[i].name,
+                       Dtype::f32,
+                       value.sizes().vec(),
                        {static_cast<const std::byte*>(value.const_data_ptr()), value.nbytes()}});
   }
   write_safetensors(file, entries, {{"format", "pt"}});

@@ -51,9 +51,8 @@ std::vector<std::vector<int32_t>> deal(std::span<const int32_t> samples, std::sp
                                        size_t most) {
   TRIREME_ENFORCE(samples.size() <= bins * most, samples.size(), " samples do not fit into ", bins, " bins of ", most);
   std::vector<int32_t> longest_first(samples.begin(), samples.end());
-  std::stable_sort(longest_first.begin(), longest_first.end(), [&](int32_t a, int32_t b) {
-    return costs[static_cast<size_t>(a)] > costs[static_cast<size_t>(b)];
-  });
+  std::stable_sort(longest_first.begin(), longest_first.end(),
+                   [&](int32_t a, int32_t b) { return costs[static_cast<size_t>(a)] > costs[static_cast<size_t>(b)]; });
   std::vector<std::vector<int32_t>> dealt(bins);
   std::vector<double> cost(bins, 0);
   for (int32_t sample : longest_first) {

@@ -40,8 +40,7 @@ ScheduleKind schedule_kind(std::string_view name) {
 double Schedule::at(int64_t steps_done) const {
   if (kind == ScheduleKind::constant) return learning_rate;
   const auto step = static_cast<double>(steps_done);
-  const int64_t warmup =
-      kind == ScheduleKind::inverse_sqrt && warmup_steps == 0 ? kInverseSqrtSteps : warmup_steps;
+  const int64_t warmup = kind == ScheduleKind::inverse_sqrt && warmup_steps == 0 ? kInverseSqrtSteps : warmup_steps;
   if (steps_done < warmup) return learning_rate * step / static_cast<double>(warmup);
   const double decaying = static_cast<double>(std::max<int64_t>(1, total_steps - warmup));
   const double progress = (step - static_cast<double>(warmup)) / decaying;

@@ -11,7 +11,7 @@
 #include <ctime>
 
 #include "trireme/base/error.h"
-#include "trireme/trainer/json/files.h"
+#include "trireme/trainer/files/files.h"
 #include "trireme/trainer/report/crc32c.h"
 
 namespace trireme::trainer {
@@ -104,9 +104,7 @@ std::string file_name() {
 }
 
 [[noreturn]] void fail(const std::filesystem::path& file, int error_number) {
-  std::string message = errno_message(str("cannot write ", file.string()), error_number);
-  if (const std::string_view remedy = remedy_for(error_number); !remedy.empty()) message += str(" (", remedy, ")");
-  throw IoError(message + "; --report_to none does without TensorBoard's files");
+  throw IoError(write_failure(file, error_number) + "; --report_to none does without TensorBoard's files");
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "trireme/base/error.h"
-#include "trireme/trainer/json/files.h"
+#include "trireme/trainer/files/files.h"
 
 namespace trireme::trainer {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "trireme/trainer/json/files.h"
+#include "trireme/trainer/files/files.h"
 
 namespace trireme::trainer {
 namespace {

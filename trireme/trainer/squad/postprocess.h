@@ -39,9 +39,8 @@ struct Prediction {
 // One for each example, in their order. `logits` belong to `features`, number for number, in any order of examples.
 //
 // Of equal logits those further back come first, as from a stable argsort, reversed. (numpy's is not stable: with equal
-// logits at the edge of the n best, run_qa.py's choice depends on the CPU.) Logits of padding do not exist here; run_qa.py
-// has them with
-// --pad_to_max_length, and though they give no answers they can take places among the n best positions.
+// logits at the edge of the n best, run_qa.py's choice depends on the CPU.) Logits of padding do not exist here; under
+// --pad_to_max_length run_qa.py has them, and though they give no answers they can take places among the n best positions.
 //
 // An example without a feature (--max_eval_samples can cut them off) gets the answer "empty" like one without a candidate;
 // its null score counts as 0 (run_qa.py takes the one of the example before).

@@ -65,7 +65,8 @@ void AdamW::step(const std::vector<at::Tensor>& gradients, double learning_rate,
     options.decoupled = true;
     options.gradient_scale = gradient_scale;
     torch_ext::adam_(values, chosen(gradients, group), chosen(exp_avgs_, group), chosen(exp_avg_sqs_, group), {},
-                     chosen(steps_, group), lower_halves_.empty() ? std::vector<at::Tensor>() : chosen(lower_halves_, group), options);
+                     chosen(steps_, group), lower_halves_.empty() ? std::vector<at::Tensor>() : chosen(lower_halves_, group),
+                     options);
   }
 }
 
@@ -112,11 +113,13 @@ c10::IValue AdamW::state_dict(double learning_rate, double initial_learning_rate
 
 void AdamW::load_state_dict(const c10::IValue& state, const std::string& source) {
   const auto refuse = [&](const auto&... why) { throw InvalidArgument(trireme::str(source, ": ", why...)); };
-  if (!state.isGenericDict() || !state.toGenericDict().contains("state") || !state.toGenericDict().at("state").isGenericDict())
+  if (!state.isGenericDict() || !state.toGenericDict().contains("state") ||
+      !state.toGenericDict().at("state").isGenericDict())
     refuse("it is not the state of an optimizer");
   const Dict states = state.toGenericDict().at("state").toGenericDict();
   const std::vector<size_t> order = in_groups();
-  if (states.size() != order.size()) refuse("it has the state of ", states.size(), " parameters; the model has ", order.size());
+  if (states.size() != order.size())
+    refuse("it has the state of ", states.size(), " parameters; the model has ", order.size());
   struct Found {
     at::Tensor step, exp_avg, exp_avg_sq;
   };
@@ -124,7 +127,8 @@ void AdamW::load_state_dict(const c10::IValue& state, const std::string& source)
   for (size_t place = 0; place < order.size(); ++place) {
     const Parameter& parameter = parameters_[order[place]];
     const auto entry = states.find(static_cast<int64_t>(place));
-    if (entry == states.end() || !entry->value().isGenericDict()) refuse("state ", place, ", of ", parameter.name, ", is missing");
+    if (entry == states.end() || !entry->value().isGenericDict())
+      refuse("state ", place, ", of ", parameter.name, ", is missing");
     const Dict of = entry->value().toGenericDict();
     const auto tensor = [&](const char* key, at::IntArrayRef shape) {
       if (!of.contains(key) || !of.at(key).isTensor()) refuse("state ", place, ", of ", parameter.name, ", has no ", key);
@@ -133,7 +137,8 @@ void AdamW::load_state_dict(const c10::IValue& state, const std::string& source)
         refuse(key, " of ", parameter.name, " has shape ", value.sizes(), "; its parameter has ", parameter.value.sizes());
       return value.to(at::kFloat).contiguous();
     };
-    found.push_back({tensor("step", {}), tensor("exp_avg", parameter.value.sizes()), tensor("exp_avg_sq", parameter.value.sizes())});
+    found.push_back(
+        {tensor("step", {}), tensor("exp_avg", parameter.value.sizes()), tensor("exp_avg_sq", parameter.value.sizes())});
   }
   for (size_t place = 0; place < order.size(); ++place) {
     const size_t i = order[place];

@@ -9,15 +9,18 @@ namespace {
 
 at::Tensor int64s(int64_t count) { return at::empty({count}, at::kLong); }
 
-// RoBERTa counts the tokens that are not padding, from padding_id + 1 on; a padding token in a text has its own id as position.
+// RoBERTa counts the tokens that are not padding, from padding_id + 1 on; a padding token in a text has its own id as
+// position.
 void write_positions(const std::vector<int32_t>& ids, const ModelConfig& config, int64_t* positions) {
   int64_t next = config.first_position();
-  for (size_t i = 0; i < ids.size(); ++i) positions[i] = config.counts_from_padding() && ids[i] == config.padding_id ? config.padding_id : next++;
+  for (size_t i = 0; i < ids.size(); ++i)
+    positions[i] = config.counts_from_padding() && ids[i] == config.padding_id ? config.padding_id : next++;
 }
 
 }  // namespace
 
-Batch make_batch(const std::vector<Feature>& features, std::span<const int32_t> which, const ModelConfig& config, const PairTemplate& pair) {
+Batch make_batch(const std::vector<Feature>& features, std::span<const int32_t> which, const ModelConfig& config,
+                 const PairTemplate& pair) {
   Batch batch;
   batch.sequences = static_cast<int64_t>(which.size());
   for (int32_t i : which) batch.tokens += static_cast<int64_t>(features[static_cast<size_t>(i)].ids.size());

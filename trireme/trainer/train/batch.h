@@ -16,7 +16,8 @@ struct Batch {
 };
 
 // The features with these numbers, in this order. InvalidArgument if an id is beyond the model's vocabulary.
-Batch make_batch(const std::vector<Feature>& features, std::span<const int32_t> which, const ModelConfig& config, const PairTemplate& pair);
+Batch make_batch(const std::vector<Feature>& features, std::span<const int32_t> which, const ModelConfig& config,
+                 const PairTemplate& pair);
 
 // What each feature takes to compute, in some unit: dense layers in proportion to its tokens, attention to their square.
 std::vector<float> costs_of(const std::vector<Feature>& features, const ModelConfig& config);

@@ -27,7 +27,8 @@ namespace {
 
 constexpr int kTrialMs = 60'000;
 // By their flag in /proc/cpuinfo.
-constexpr std::array<std::pair<const char*, const char*>, 2> kInstructions{{{"amx_bf16", "AMX-BF16"}, {"avx512_bf16", "AVX512-BF16"}}};
+constexpr std::array<std::pair<const char*, const char*>, 2> kInstructions{
+    {{"amx_bf16", "AMX-BF16"}, {"avx512_bf16", "AVX512-BF16"}}};
 
 std::string instructions_in(const std::filesystem::path& cpuinfo) {
   std::ifstream file(cpuinfo);
@@ -85,8 +86,10 @@ Trial trial() {
   int status = 0;
   ::waitpid(child, &status, 0);
   if (complete && status == 0) return result;
-  const std::string how = WIFSIGNALED(status) ? trireme::str("SIG", ::sigabbrev_np(WTERMSIG(status))) : trireme::str("exit code ", WEXITSTATUS(status));
-  return {trireme::str("torch's bf16 matrix product ends a process with ", how, "; ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 avoids AMX")};
+  const std::string how = WIFSIGNALED(status) ? trireme::str("SIG", ::sigabbrev_np(WTERMSIG(status)))
+                                              : trireme::str("exit code ", WEXITSTATUS(status));
+  return {trireme::str("torch's bf16 matrix product ends a process with ", how,
+                       "; ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 avoids AMX")};
 }
 
 Bf16Plan native(const std::string& why) { return {true, "bf16: matrix products in bf16: " + why}; }
@@ -97,14 +100,17 @@ Bf16Plan in_fp32(const std::string& why) { return {false, "bf16: computes in fp3
 Bf16Plan bf16_plan(const std::filesystem::path& cpuinfo) {
   const std::string choice = env::text("TRIREME_BF16"), limit = env::text("TRIREME_MAX_ISA");
   const std::string has = instructions_in(cpuinfo);
-  if (choice == "native") return native(trireme::str("TRIREME_BF16=native", has.empty() ? "; this CPU has no instructions for it, which is slow" : ""));
+  if (choice == "native")
+    return native(
+        trireme::str("TRIREME_BF16=native", has.empty() ? "; this CPU has no instructions for it, which is slow" : ""));
   if (choice == "emulate") return in_fp32("TRIREME_BF16=emulate");
   if (has.empty()) return in_fp32("this CPU has neither AMX-BF16 nor AVX512-BF16, and fp32 is faster");
   if (limit != "avx512") return in_fp32(trireme::str("this CPU has ", has, ", but TRIREME_MAX_ISA=", limit));
   const Trial tried = trial();
   if (!tried.failure.empty()) return in_fp32(trireme::str("this CPU says that it has ", has, ", but ", tried.failure));
   const std::string ratio = trireme::str(std::fixed, std::setprecision(1), tried.ratio);
-  const std::string says = trireme::str("this CPU has ", has, "; torch's bf16 matrix product is ", ratio, " times as fast as fp32's");
+  const std::string says =
+      trireme::str("this CPU has ", has, "; torch's bf16 matrix product is ", ratio, " times as fast as fp32's");
   return tried.ratio < 1 ? in_fp32(says) : native(says);
 }
 

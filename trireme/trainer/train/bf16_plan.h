@@ -12,8 +12,9 @@ struct Bf16Plan {
   std::string sentence;  // what was chosen and why
 };
 
-// By TRIREME_BF16, TRIREME_MAX_ISA and the CPU's own word, which a child process tries: virtual machines are known that offer
-// AMX and end a process that uses it with an illegal instruction. It forks: to be called before torch has started threads.
+// By TRIREME_BF16, TRIREME_MAX_ISA and the CPU's own word, which a child process tries: virtual machines are known that
+// offer AMX and end a process that uses it with an illegal instruction. It forks: to be called before torch has started
+// threads.
 Bf16Plan bf16_plan(const std::filesystem::path& cpuinfo = "/proc/cpuinfo");
 
 }  // namespace trireme::trainer

@@ -20,12 +20,6 @@ namespace fs = std::filesystem;
 constexpr const char* kOurState = "trireme_state.json";
 constexpr const char* kPartial = ".partial-";  // checkpoints in the making, and those being removed, begin so
 
-void write_whole(const fs::path& path, std::string_view content) {
-  NewFile file(path);
-  file.write(content.data(), content.size());
-  file.commit();
-}
-
 // transformers' schedulers are torch's LambdaLR: this is its state.
 c10::IValue scheduler_state(const Training& training) {
   c10::impl::GenericDict state(c10::AnyType::get(), c10::AnyType::get());
@@ -71,7 +65,8 @@ Standing read_our_state(const fs::path& path, int64_t samples, int64_t seed) {
     state["samples"].refuse(str("the run had ", state["samples"].integer(), " features to train on, now there are ", samples,
                                 "; resume with the same training data and lengths"));
   if (state["seed"].integer() != seed)
-    state["seed"].refuse(str("the run had seed ", state["seed"].integer(), ", not ", seed, "; samples would be lost and repeated"));
+    state["seed"].refuse(
+        str("the run had seed ", state["seed"].integer(), ", not ", seed, "; samples would be lost and repeated"));
   Standing standing;
   standing.global_step = state["global_step"].integer();
   standing.epoch = state["epoch"].integer();
@@ -113,7 +108,8 @@ std::optional<int64_t> step_of(const fs::path& folder) {
 
 bool is_complete(const fs::path& checkpoint) {
   return fs::is_regular_file(checkpoint / "trainer_state.json") &&
-         (fs::is_regular_file(checkpoint / "model.safetensors") || fs::is_regular_file(checkpoint / "model.safetensors.index.json"));
+         (fs::is_regular_file(checkpoint / "model.safetensors") ||
+          fs::is_regular_file(checkpoint / "model.safetensors.index.json"));
 }
 
 // Oldest first.
@@ -121,7 +117,8 @@ std::vector<std::pair<int64_t, fs::path>> checkpoints_in(const fs::path& output_
   std::vector<std::pair<int64_t, fs::path>> found;
   if (!fs::is_directory(output_dir)) return found;
   for (const fs::directory_entry& entry : fs::directory_iterator(output_dir))
-    if (const auto step = step_of(entry.path()); step && entry.is_directory() && is_complete(entry.path())) found.emplace_back(*step, entry.path());
+    if (const auto step = step_of(entry.path()); step && entry.is_directory() && is_complete(entry.path()))
+      found.emplace_back(*step, entry.path());
   std::sort(found.begin(), found.end());
   return found;
 }
@@ -136,16 +133,16 @@ void remove_checkpoint(const fs::path& checkpoint) {
 }  // namespace
 
 void save_model(const fs::path& folder, const QaModel& model, const AdamW& optimizer, const SideFiles& files) {
-  fs::create_directories(folder);
+  make_directory(folder);
   std::vector<at::Tensor> weights;
   for (size_t i = 0; i < model.parameters().size(); ++i) weights.push_back(optimizer.weight(i));
   save_weights(folder / "model.safetensors", model, weights);
-  write_whole(folder / "config.json", config_for_question_answering(model.config()));
-  for (const auto& [name, text] : files.contents) write_whole(folder / name, text);
+  write_file_atomically(folder / "config.json", config_for_question_answering(model.config()));
+  for (const auto& [name, text] : files.contents) write_file_atomically(folder / name, text);
 }
 
-void save_checkpoint(const fs::path& output_dir, const QaModel& model, const AdamW& optimizer, const SideFiles& files, const Training& training,
-                     const std::string& trainer_state, std::optional<int64_t> limit) {
+void save_checkpoint(const fs::path& output_dir, const QaModel& model, const AdamW& optimizer, const SideFiles& files,
+                     const Training& training, const std::string& trainer_state, std::optional<int64_t> limit) {
   const std::string name = str("checkpoint-", training.standing().global_step);
   const fs::path partial = output_dir / (kPartial + name), final = output_dir / name;
   fs::remove_all(partial);
@@ -153,8 +150,8 @@ void save_checkpoint(const fs::path& output_dir, const QaModel& model, const Ada
     save_model(partial, model, optimizer, files);
     save_torch_file(partial / "optimizer.pt", optimizer.state_dict(training.learning_rate(), training.base_learning_rate()));
     save_torch_file(partial / "scheduler.pt", scheduler_state(training));
-    write_whole(partial / kOurState, our_state(training.standing(), training.samples(), training.seed()));
-    write_whole(partial / "trainer_state.json", trainer_state);
+    write_file_atomically(partial / kOurState, our_state(training.standing(), training.samples(), training.seed()));
+    write_file_atomically(partial / "trainer_state.json", trainer_state);
     sync_folder(partial);
   } catch (...) {
     std::error_code ignored;  // what went wrong first is what counts
@@ -166,7 +163,8 @@ void save_checkpoint(const fs::path& output_dir, const QaModel& model, const Ada
   sync_folder(output_dir);
   if (!limit) return;
   const auto all = checkpoints_in(output_dir);
-  for (size_t i = 0; i + static_cast<size_t>(std::max<int64_t>(1, *limit)) < all.size(); ++i) remove_checkpoint(all[i].second);
+  for (size_t i = 0; i + static_cast<size_t>(std::max<int64_t>(1, *limit)) < all.size(); ++i)
+    remove_checkpoint(all[i].second);
 }
 
 std::optional<fs::path> last_checkpoint(const fs::path& output_dir) {
@@ -187,20 +185,20 @@ Standing load_checkpoint(const fs::path& checkpoint, QaModel& model, AdamW& opti
                                                                : read_hf_state(checkpoint / "trainer_state.json", samples);
   const fs::path moments = checkpoint / "optimizer.pt";
   if (!fs::exists(moments))
-    throw InvalidArgument(str(checkpoint.string(), " has no optimizer.pt: it can be used as --model_name_or_path, not be resumed from"));
+    throw InvalidArgument(
+        str(checkpoint.string(), " has no optimizer.pt: it can be used as --model_name_or_path, not be resumed from"));
   const c10::IValue state = load_torch_file(moments);
   const LoadedWeights loaded = load_weights(model, checkpoint, 0);
-  if (!loaded.new_ones.empty()) throw InvalidArgument(str(checkpoint.string(), ": its weights have no ", loaded.new_ones[0]));
+  if (!loaded.new_ones.empty())
+    throw InvalidArgument(str(checkpoint.string(), ": its weights have no ", loaded.new_ones[0]));
   optimizer.load_state_dict(state, moments.string());
   return standing;
 }
 
 void check_writable(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw IoError(write_failure(folder, error.value()));
+  make_directory(folder);
   const fs::path probe = folder / str(kPartial, "probe-", ::getpid());
-  write_whole(probe, "x");
+  write_file_atomically(probe, "x");
   fs::remove(probe);
 }
 

@@ -22,8 +22,9 @@ void save_model(const std::filesystem::path& folder, const QaModel& model, const
 // Writes output_dir/checkpoint-N, N being the standing's step: under a temporary name, forced to the disk, renamed. Whenever
 // it is interrupted, the checkpoints that were there are whole. Then all but the newest `limit` are removed.
 // IoError names the file that the disk refused.
-void save_checkpoint(const std::filesystem::path& output_dir, const QaModel& model, const AdamW& optimizer, const SideFiles& files,
-                     const Training& training, const std::string& trainer_state, std::optional<int64_t> limit);
+void save_checkpoint(const std::filesystem::path& output_dir, const QaModel& model, const AdamW& optimizer,
+                     const SideFiles& files, const Training& training, const std::string& trainer_state,
+                     std::optional<int64_t> limit);
 
 // The newest one in a folder, or nothing.
 std::optional<std::filesystem::path> last_checkpoint(const std::filesystem::path& output_dir);
@@ -34,7 +35,8 @@ void remove_remains(const std::filesystem::path& output_dir);
 // Fills model and optimizer. A checkpoint of HF's Trainer has no word on which samples were seen: as many as it counted are
 // taken as done. `samples` and `samples_a_step` are those of the run that goes on. InvalidArgument names the file that does
 // not fit.
-Standing load_checkpoint(const std::filesystem::path& checkpoint, QaModel& model, AdamW& optimizer, int64_t samples, int64_t seed);
+Standing load_checkpoint(const std::filesystem::path& checkpoint, QaModel& model, AdamW& optimizer, int64_t samples,
+                         int64_t seed);
 
 // Throws IoError where nothing can be written, before hours are spent on what could not be kept.
 void check_writable(const std::filesystem::path& folder);

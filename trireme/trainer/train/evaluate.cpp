@@ -30,17 +30,19 @@ Logits::Logits(const std::vector<Feature>& features, at::Tensor values) : values
   }
 }
 
-Logits compute_logits(QaModel& model, const std::vector<Feature>& features, const PairTemplate& pair, int64_t batch_size, const World& world,
-                      const std::function<void(size_t done, size_t all)>& progress) {
+Logits compute_logits(QaModel& model, const std::vector<Feature>& features, const PairTemplate& pair, int64_t batch_size,
+                      const World& world, const std::function<void(size_t done, size_t all)>& progress) {
   const at::NoGradGuard no_grad;
   std::vector<int32_t> all(features.size());
   std::iota(all.begin(), all.end(), 0);
   const auto ranks = static_cast<size_t>(world.size());
-  const std::vector<int32_t> mine = deal(all, costs_of(features, model.config()), ranks, all.size())[static_cast<size_t>(world.rank())];
+  const std::vector<int32_t> mine =
+      deal(all, costs_of(features, model.config()), ranks, all.size())[static_cast<size_t>(world.rank())];
   const std::vector<int64_t> offsets = offsets_of(features);
   at::Tensor values = at::zeros({2, offsets.back()}, at::kFloat);
   for (size_t done = 0; done < mine.size();) {
-    const std::span<const int32_t> which = std::span(mine).subspan(done, std::min(static_cast<size_t>(batch_size), mine.size() - done));
+    const std::span<const int32_t> which =
+        std::span(mine).subspan(done, std::min(static_cast<size_t>(batch_size), mine.size() - done));
     const Batch batch = make_batch(features, which, model.config(), pair);
     const at::Tensor logits = model.forward(batch.packed, false).to(at::kFloat).t();
     int64_t from = 0;

@@ -27,7 +27,11 @@ class Gradients::Hook : public torch::autograd::PostAccumulateGradHook {
 };
 
 Gradients::Gradients(std::vector<Parameter>& parameters, const World& world, int64_t bucket_bytes)
-    : parameters_(parameters), group_(world.group()), bucket_of_(parameters.size()), values_(parameters.size()), has_value_(parameters.size()) {
+    : parameters_(parameters),
+      group_(world.group()),
+      bucket_of_(parameters.size()),
+      values_(parameters.size()),
+      has_value_(parameters.size()) {
   if (!group_) return;
   int64_t bytes = 0;
   for (size_t i = parameters.size(); i-- > 0;) {
@@ -43,7 +47,8 @@ Gradients::Gradients(std::vector<Parameter>& parameters, const World& world, int
   for (auto& bucket : buckets_) {
     int64_t count = 0;
     for (size_t i : bucket->parameters) count += parameters[i].value.numel();
-    bucket->flat = group_->allocateTensor(count, parameters[bucket->parameters[0]].value.options().requires_grad(false)).zero_();
+    bucket->flat =
+        group_->allocateTensor(count, parameters[bucket->parameters[0]].value.options().requires_grad(false)).zero_();
     int64_t offset = 0;
     for (size_t i : bucket->parameters) {
       const at::Tensor& value = parameters[i].value;

@@ -42,10 +42,10 @@ class Gradients {
   std::vector<Parameter>& parameters_;
   c10::intrusive_ptr<torch_ext::ProcessGroupCCL> group_;
   std::vector<std::unique_ptr<Bucket>> buckets_;
-  std::vector<size_t> bucket_of_;     // by parameter
-  std::vector<at::Tensor> values_;    // by parameter; with several ranks, views of the buckets
-  std::vector<bool> has_value_;       // in this step
-  size_t sent_ = 0;                   // buckets of this step
+  std::vector<size_t> bucket_of_;   // by parameter
+  std::vector<at::Tensor> values_;  // by parameter; with several ranks, views of the buckets
+  std::vector<bool> has_value_;     // in this step
+  size_t sent_ = 0;                 // buckets of this step
   bool last_ = false;
   double wait_seconds_ = 0;
 };

@@ -15,7 +15,8 @@ namespace trireme::trainer {
 
 void save_torch_file(const std::filesystem::path& path, const c10::IValue& value) {
   NewFile file(path);
-  // An exception in its midst would end the process: the archive's destructor writes, too, and complains about what is missing.
+  // An exception in its midst would end the process: the archive's destructor writes, too, and complains about what is
+  // missing.
   std::exception_ptr failure;
   caffe2::serialize::PyTorchStreamWriter archive([&](const void* data, size_t bytes) {
     try {
@@ -27,7 +28,8 @@ void save_torch_file(const std::filesystem::path& path, const c10::IValue& value
   });
   std::string pickled;
   // Without the tags by which TorchScript remembers the types of lists and dictionaries: torch.load refuses them.
-  torch::jit::Pickler pickler([&](const char* data, size_t bytes) { pickled.append(data, bytes); }, nullptr, nullptr, nullptr, nullptr,
+  torch::jit::Pickler pickler([&](const char* data, size_t bytes) { pickled.append(data, bytes); }, nullptr, nullptr,
+                              nullptr, nullptr,
                               /*tag_aggregates=*/false);
   pickler.protocol();
   pickler.pushIValue(value);
@@ -50,7 +52,8 @@ c10::IValue load_torch_file(const std::filesystem::path& path) {
   try {
     return torch::jit::pickle_load({bytes.begin(), bytes.end()});
   } catch (const c10::Error& error) {
-    throw InvalidArgument(trireme::str(path.string(), " is not what torch.save writes: ", std::string(error.what_without_backtrace()).substr(0, 200)));
+    throw InvalidArgument(trireme::str(
+        path.string(), " is not what torch.save writes: ", std::string(error.what_without_backtrace()).substr(0, 200)));
   }
 }
 

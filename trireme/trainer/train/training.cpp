@@ -44,8 +44,8 @@ int64_t steps_an_epoch(const QaOptions& options, int64_t samples, int64_t a_step
 
 }  // namespace
 
-Training::Training(const QaOptions& options, const World& world, QaModel& model, AdamW& optimizer, const std::vector<Feature>& features,
-                   const PairTemplate& pair)
+Training::Training(const QaOptions& options, const World& world, QaModel& model, AdamW& optimizer,
+                   const std::vector<Feature>& features, const PairTemplate& pair)
     : options_(options),
       world_(world),
       model_(model),
@@ -58,9 +58,11 @@ Training::Training(const QaOptions& options, const World& world, QaModel& model,
   if (features.empty()) throw InvalidArgument("there is nothing to train on: no features were made of the training data");
   standing_.samples_a_step = samples_a_step(options, world);
   steps_of_epoch_ = steps_an_epoch(options, sampler_.samples(), standing_.samples_a_step);
-  total_steps_ = options.max_steps > 0 ? options.max_steps
-                                       : static_cast<int64_t>(std::ceil(options.num_train_epochs * static_cast<double>(steps_of_epoch_)));
-  schedule_ = {schedule_kind(options.lr_scheduler_type), options.learning_rate, warmup_steps_of(options, total_steps_), total_steps_};
+  total_steps_ = options.max_steps > 0
+                     ? options.max_steps
+                     : static_cast<int64_t>(std::ceil(options.num_train_epochs * static_cast<double>(steps_of_epoch_)));
+  schedule_ = {schedule_kind(options.lr_scheduler_type), options.learning_rate, warmup_steps_of(options, total_steps_),
+               total_steps_};
 }
 
 void Training::resume(const Standing& standing) {
@@ -75,12 +77,15 @@ int64_t Training::steps_to_end() const {
   const auto whole_epochs = static_cast<int64_t>(options_.num_train_epochs);
   const int64_t of_last_part = total_steps_ - whole_epochs * steps_of_epoch_;
   const int64_t rest = sampler_.samples() - standing_.samples_done;
-  if (standing_.epoch >= whole_epochs) return std::max<int64_t>(0, of_last_part - standing_.samples_done / standing_.samples_a_step);
-  return steps_an_epoch(options_, rest, standing_.samples_a_step) + (whole_epochs - standing_.epoch - 1) * steps_of_epoch_ + of_last_part;
+  if (standing_.epoch >= whole_epochs)
+    return std::max<int64_t>(0, of_last_part - standing_.samples_done / standing_.samples_a_step);
+  return steps_an_epoch(options_, rest, standing_.samples_a_step) + (whole_epochs - standing_.epoch - 1) * steps_of_epoch_ +
+         of_last_part;
 }
 
 double Training::epochs_done() const {
-  return static_cast<double>(standing_.epoch) + static_cast<double>(standing_.samples_done) / static_cast<double>(sampler_.samples());
+  return static_cast<double>(standing_.epoch) +
+         static_cast<double>(standing_.samples_done) / static_cast<double>(sampler_.samples());
 }
 
 void Training::step() {

@@ -34,8 +34,8 @@ struct Standing {
 // Since the last report, over all ranks.
 struct StepsReport {
   int64_t steps = 0;
-  double loss = 0;       // mean over the steps
-  double grad_norm = 0;  // of the last one, before clipping
+  double loss = 0;           // mean over the steps
+  double grad_norm = 0;      // of the last one, before clipping
   double learning_rate = 0;  // of the next one
   double samples_a_second = 0, tokens_a_second = 0;
   double communication_share = 0;  // of the time, on this rank
@@ -44,8 +44,8 @@ struct StepsReport {
 // Owns the gradients' buckets; the rest is its caller's. Collective: every rank makes the same one and the same calls.
 class Training {
  public:
-  Training(const QaOptions& options, const World& world, QaModel& model, AdamW& optimizer, const std::vector<Feature>& features,
-           const PairTemplate& pair);
+  Training(const QaOptions& options, const World& world, QaModel& model, AdamW& optimizer,
+           const std::vector<Feature>& features, const PairTemplate& pair);
 
   // Goes on from a checkpoint. With another number of samples a step, the schedule goes on where as many of its steps are
   // left as the samples that are left make.

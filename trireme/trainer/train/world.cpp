@@ -27,12 +27,14 @@ uint16_t master_port() {
   if (text.empty()) return kDefaultPort;
   char* end = nullptr;
   const long port = std::strtol(text.c_str(), &end, 10);
-  if (*end != '\0' || port < 1 || port > 65535) throw InvalidArgument(str("MASTER_PORT is '", text, "'; it must be a port, 1 to 65535"));
+  if (*end != '\0' || port < 1 || port > 65535)
+    throw InvalidArgument(str("MASTER_PORT is '", text, "'; it must be a port, 1 to 65535"));
   return static_cast<uint16_t>(port);
 }
 
 // torchrun's agents hold the store themselves; elsewhere rank 0 does.
-c10::intrusive_ptr<c10d::Store> tcp_store(const std::string& address, const ccl::LauncherRank& place, std::chrono::seconds timeout) {
+c10::intrusive_ptr<c10d::Store> tcp_store(const std::string& address, const ccl::LauncherRank& place,
+                                          std::chrono::seconds timeout) {
   c10d::TCPStoreOptions options;
   options.port = master_port();
   options.isServer = place.rank == 0 && variable("TORCHELASTIC_USE_AGENT_STORE") != "True";
@@ -45,8 +47,9 @@ std::string master_address(const ccl::LauncherRank& place) {
   const std::string address = variable("MASTER_ADDR");
   if (!address.empty()) return address;
   if (place.local_size == place.size) return "127.0.0.1";
-  throw InvalidArgument(str("rank ", place.rank, ": this job of ", place.launcher, " has ", place.size, " processes, ", place.local_size,
-                            " of them on this host; set MASTER_ADDR to the address of the host of rank 0, so that the others find it"));
+  throw InvalidArgument(
+      str("rank ", place.rank, ": this job of ", place.launcher, " has ", place.size, " processes, ", place.local_size,
+          " of them on this host; set MASTER_ADDR to the address of the host of rank 0, so that the others find it"));
 }
 
 // A group of processes settles theirs when it is made.
@@ -76,7 +79,8 @@ World World::join(std::chrono::seconds timeout) {
   if (pmi)
     world.group_ = c10::make_intrusive<ProcessGroupCCL>(pmi->store, world.rank_, world.size_, options);
   else
-    world.group_ = c10::make_intrusive<ProcessGroupCCL>(tcp_store(master_address(*place), *place, timeout), world.rank_, world.size_, options);
+    world.group_ = c10::make_intrusive<ProcessGroupCCL>(tcp_store(master_address(*place), *place, timeout), world.rank_,
+                                                        world.size_, options);
   return world;
 }
 
