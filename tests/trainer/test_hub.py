@@ -25,6 +25,7 @@ FILES = {
     "config.json": b'{"model_type": "bert"}',
     "tokenizer.json": b"{}" * 50_000,
     "vocab.txt": b"[PAD]\n[UNK]\n",
+    "special_tokens_map.json": b"",
     "README.md": b"nobody needs it",
     "model.safetensors": WEIGHTS,
 }
@@ -189,9 +190,11 @@ def test_other_revisions(hub, get):
 
 def test_a_tokenizer_alone(hub, get):
     del hub.files["config.json"]
-    assert contents(get.succeed("tokenizer", "org/name")).keys() == {"tokenizer.json", "vocab.txt"}
+    assert contents(get.succeed("tokenizer", "org/name")).keys() == {"tokenizer.json", "vocab.txt", "special_tokens_map.json"}
     assert not hub.storage.requests
     assert "has no config.json" in get.fail()
+    message = get.fail("tokenizer", "org/other", HF_HUB_OFFLINE="1")
+    assert "put the tokenizer's files" in message and "model.safetensors" not in message
 
 
 def test_progress_is_told(hub, get):
@@ -383,8 +386,8 @@ def test_two_processes_at_once_download_once(hub, get):
         out, err = process.communicate(timeout=60)
         assert process.returncode == 0, err
         assert contents(pathlib.Path(out.strip())) == FETCHED
-    for name in FETCHED:
-        assert len(hub.hub.asked("GET", hub.path(name))) == 1, name
+    for name, content in FETCHED.items():
+        assert len(hub.hub.asked("GET", hub.path(name))) == (1 if content else 0), name
     assert len(hub.storage.asked("GET")) == 1
 
 
@@ -442,7 +445,7 @@ def test_https_with_certificates_of_ones_own(tmp_path):
 
 @pytest.fixture
 def squad(tmp_path):
-    files = {f"/data/{split}-{version}.json": random.Random(split + version).randbytes(500_000) for split in ("train", "dev") for version in ("v1.1", "v2.0")}
+    files = {f"/data/{split}-{version}.json": b"{" + random.Random(split + version).randbytes(500_000) for split in ("train", "dev") for version in ("v1.1", "v2.0")}
     etags = {}
 
     def find(request):
@@ -477,6 +480,9 @@ def test_datasets(squad, get_dataset, tmp_path):
     assert get_dataset.succeed("dataset", "squad", "train", HF_DATASETS_CACHE=str(tmp_path / "d")) == tmp_path / "d" / "trireme-squad" / "train-v1.1.json"
     message = get_dataset.fail("dataset", "squad", "train", HF_DATASETS_CACHE=str(tmp_path / "e"), HF_DATASETS_OFFLINE="1")
     assert f"Put train-v1.1.json into {tmp_path / 'e' / 'trireme-squad'}" in message
+    squad.files["/data/train-v1.1.json"] = b"<html>log in</html>"
+    assert "is not JSON" in get_dataset.fail("dataset", "squad", "train", HF_DATASETS_CACHE=str(tmp_path / "f"))
+    assert contents(tmp_path / "f" / "trireme-squad") == {"train-v1.1.json.lock": b""}
     del squad.files["/data/train-v1.1.json"]
     assert "check TRIREME_SQUAD_URL" in get_dataset.fail("dataset", "squad", "train", HF_DATASETS_CACHE=str(tmp_path / "f"))
 
@@ -487,7 +493,7 @@ def test_a_dataset_is_continued_only_if_it_is_the_same(squad, get_dataset):
     get_dataset.fail("--attempts=1", "dataset", "squad", "train")
     get_dataset.fail("--attempts=1", "dataset", "squad", "train")
     assert squad.requests[-1].headers["range"] == "bytes=200000-" and squad.requests[-1].headers["if-range"] == '"1"'
-    squad.etags[path], squad.files[path] = '"2"', random.Random(9).randbytes(500_000)
+    squad.etags[path], squad.files[path] = '"2"', b"{" + random.Random(9).randbytes(500_000)
     assert get_dataset.succeed("dataset", "squad", "train").read_bytes() == squad.files[path]
     assert "range" not in squad.requests[-1].headers
 
@@ -497,7 +503,7 @@ def test_a_dataset_that_changes_on_the_way_is_begun_again(squad, get_dataset):
     squad.fail("GET", path, Fault(cut_after=200_000))
     process = get_dataset.start("--first_pause_ms=1500", QUICK.replace("20", "1500"), "dataset", "squad", "validation")
     until(lambda: squad.asked("GET", path) and squad.asked("GET", path)[0].sent == 200_000, "the cut")
-    squad.etags[path], squad.files[path] = '"2"', random.Random(9).randbytes(500_000)
+    squad.etags[path], squad.files[path] = '"2"', b"{" + random.Random(9).randbytes(500_000)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert pathlib.Path(out.strip()).read_bytes() == squad.files[path]

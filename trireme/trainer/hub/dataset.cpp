@@ -1,6 +1,6 @@
 // SQuAD as its authors publish it. The files never change, so one that is there is not asked for again.
-#include <algorithm>
 #include <charconv>
+#include <fstream>
 
 #include "trireme/ccl/bootstrap/sha256.h"
 #include "trireme/trainer/files/files.h"
@@ -57,6 +57,14 @@ fs::path incomplete_path(const fs::path& path, const RemoteFile& remote) {
   return str(path.string(), ".", hexadecimal(version.data(), 8), ".incomplete");
 }
 
+// Its etag is no hash. A page that asks to log in to some network must not stay as the dataset.
+void refuse_what_is_not_json(const fs::path& incomplete, const RemoteFile& remote) {
+  if (std::ifstream(incomplete).peek() == '{') return;
+  fs::remove(incomplete);
+  throw IoError(str(remote.name, ": what ", remote.url,
+                    " sent is not JSON; check TRIREME_SQUAD_URL, and whether a proxy answers instead"));
+}
+
 }  // namespace
 
 fs::path dataset_file(const std::string& dataset, bool train, const HubSettings& settings, const std::string& config) {
@@ -76,6 +84,7 @@ fs::path dataset_file(const std::string& dataset, bool train, const HubSettings&
     const FileLock lock(path.string() + ".lock", incomplete, settings.lock_timeout);
     if (fs::exists(path)) return path;
     download(http, settings, remote, incomplete);
+    refuse_what_is_not_json(incomplete, remote);
     std::error_code error;
     fs::rename(incomplete, path, error);
     if (error) throw IoError(write_failure(path, error.value()));

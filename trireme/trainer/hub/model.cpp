@@ -84,11 +84,11 @@ class HubModel {
   // What to do without a network.
   std::string advice(const std::optional<std::string>& cached) const {
     if (!cached) {
-      return str("The cache has nothing of it: copy ", cache_.folder().string(),
-                 " from a machine that has it, or put config.json, ",
-                 "model.safetensors and the tokenizer's files (tokenizer.json or vocab.txt) into a directory and pass that "
-                 "instead of ",
-                 id_);
+      const char* needed = wanted_ == Wanted::model
+                               ? "config.json, model.safetensors and the tokenizer's files (tokenizer.json or vocab.txt)"
+                               : "the tokenizer's files (tokenizer.json or vocab.txt)";
+      return str("The cache has nothing of it: copy ", cache_.folder().string(), " from a machine that has it, or put ",
+                 needed, " into a directory and pass that instead of ", id_);
     }
     std::string files;
     for (const std::string& file : missing(*cached)) files += str(files.empty() ? "" : ", ", file);
