@@ -2,6 +2,7 @@
 
 import functools
 import json
+import shutil
 
 import pytest
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
@@ -192,3 +193,40 @@ def test_added_tokens_next_to_each_other(tmp_path):
     tokenizer = families.changed(bert())
     tokenizer.add_tokens([AddedToken("ab", rstrip=True), AddedToken("abc", lstrip=True), AddedToken(" x", normalized=False)])
     check(tokenizer, tmp_path, ["ab abc ab  abc xab x x", "abcab  ababc", " x x  abc", "ABC  AB x"])
+
+
+BERT_SETTINGS = {
+    "uncased": {"do_lower_case": True},
+    "cased": {"do_lower_case": False},
+    "accents": {"do_lower_case": True, "strip_accents": False, "tokenize_chinese_chars": False},
+    "none": {},
+}
+
+
+@pytest.mark.parametrize("settings", BERT_SETTINGS.values(), ids=BERT_SETTINGS)
+def test_vocab_txt(settings, tmp_path):
+    from transformers import BertTokenizerFast
+
+    shutil.copy(minilm() / "vocab.txt", tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    compare(tmp_path, BertTokenizerFast.from_pretrained(tmp_path).backend_tokenizer, texts.HARD)
+
+
+@pytest.mark.parametrize("settings", list(BERT_SETTINGS.values())[:3], ids=list(BERT_SETTINGS)[:3])
+def test_settings_beside_a_tokenizer_json(settings, tmp_path):
+    from transformers import BertTokenizerFast
+
+    families.save(bert(), tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    compare(tmp_path, BertTokenizerFast.from_pretrained(tmp_path).backend_tokenizer, texts.HARD)
+
+
+@pytest.mark.parametrize("settings", [{}, {"add_prefix_space": True}], ids=["plain", "prefix"])
+def test_vocab_json(settings, tmp_path):
+    from transformers import RobertaTokenizerFast
+
+    tokenizer = families.changed(roberta())
+    tokenizer.model.save(str(tmp_path))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    compare(tmp_path, RobertaTokenizerFast.from_pretrained(tmp_path).backend_tokenizer, texts.HARD)
+    assert json.loads(run_program(tmp_path).stdout)["between"] == 2 * [tokenizer.token_to_id("</s>")]

@@ -2,6 +2,7 @@
 #include "trireme/trainer/tokenizer/tokenizer.h"
 
 #include "trireme/base/error.h"
+#include "trireme/trainer/tokenizer/legacy_files.h"
 #include "trireme/trainer/tokenizer/pipeline.h"
 
 namespace trireme::trainer {
@@ -16,12 +17,12 @@ constexpr const char* kFiles[] = {
 
 class LoadedTokenizer final : public Tokenizer {
  public:
-  LoadedTokenizer(const TokenizerJson& json, const fs::path& directory) : pipeline_(json) {
+  LoadedTokenizer(const TokenizerJson& json, const fs::path& directory, const TokenizerConfig& config) : pipeline_(json) {
     for (const char* name : kFiles) {
       if (fs::exists(directory / name)) files_.push_back(directory / name);
     }
-    cls_id_ = special_id(json, directory, "cls_token", {"[CLS]", "<s>"});
-    pad_id_ = special_id(json, directory, "pad_token", {"[PAD]", "<pad>"});
+    cls_id_ = special_id(json, config, "cls_token", {"[CLS]", "<s>"});
+    pad_id_ = special_id(json, config, "pad_token", {"[PAD]", "<pad>"});
   }
 
   Encoding encode(std::string_view text) const override { return pipeline_.encode(text); }
@@ -32,25 +33,19 @@ class LoadedTokenizer final : public Tokenizer {
   const std::vector<fs::path>& files() const override { return files_; }
 
  private:
-  // As tokenizer_config.json or special_tokens_map.json name it, else by the names that BERT and RoBERTa have.
-  int32_t special_id(const TokenizerJson& json, const fs::path& directory, const char* role,
+  // As the configuration names it, else by the names that BERT and RoBERTa have.
+  int32_t special_id(const TokenizerJson& json, const TokenizerConfig& config, const char* role,
                      std::initializer_list<const char*> usual) const {
-    for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
-      if (!fs::exists(directory / name)) continue;
-      const Json document = read_json(directory / name);
-      const JsonPlace root(document, (directory / name).string());
-      if (!root.has(role)) continue;
-      const JsonPlace place = root[role];
-      const std::string& token = place.value().is_object() ? place["content"].string() : place.string();
-      const std::optional<int32_t> id = pipeline_.find(token);
-      if (!id) place.refuse(str("\"", token, "\" is not in the vocabulary of ", json.source));
-      return *id;
+    if (const std::string token = config.special_token(role); !token.empty()) {
+      if (const std::optional<int32_t> id = pipeline_.find(token)) return *id;
+      throw InvalidArgument(
+          str(json.source, ": \"", token, "\", the ", role, " of the configuration beside it, is not in the vocabulary"));
     }
     for (const char* token : usual) {
       if (const std::optional<int32_t> id = pipeline_.find(token)) return *id;
     }
     throw InvalidArgument(str(json.source, ": no ", role,
-                              ": tokenizer_config.json names none, and none of the usual names is in", " the vocabulary"));
+                              ": tokenizer_config.json names none, and the vocabulary has none of the usual names"));
   }
 
   Pipeline pipeline_;
@@ -61,11 +56,16 @@ class LoadedTokenizer final : public Tokenizer {
 }  // namespace
 
 std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& directory) {
-  const fs::path json = directory / "tokenizer.json";
-  if (fs::exists(json)) {
-    return std::make_unique<LoadedTokenizer>(parse_tokenizer_json(read_file(json), json.string()), directory);
+  const TokenizerConfig config(directory);
+  const auto make = [&](const TokenizerJson& json) { return std::make_unique<LoadedTokenizer>(json, directory, config); };
+  if (const fs::path path = directory / "tokenizer.json"; fs::exists(path)) {
+    TokenizerJson json = parse_tokenizer_json(read_file(path), path.string());
+    apply_bert_settings(json, config);
+    return make(json);
   }
-  throw IoError(str(directory.string(), " has no tokenizer.json"));
+  if (fs::exists(directory / "vocab.txt")) return make(read_vocab_txt(directory, config));
+  if (fs::exists(directory / "vocab.json")) return make(read_vocab_json(directory, config));
+  throw IoError(str(directory.string(), " has no tokenizer: neither tokenizer.json nor vocab.txt nor vocab.json"));
 }
 
 }  // namespace trireme::trainer

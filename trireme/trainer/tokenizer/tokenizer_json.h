@@ -17,4 +17,7 @@ struct TokenizerJson {
 // InvalidArgument says what is wrong in `source`, and where.
 TokenizerJson parse_tokenizer_json(std::string_view text, const std::string& source);
 
+// A vocab.json: an object of tokens and their ids.
+TokenList parse_vocabulary_json(std::string_view text, const std::string& source);
+
 }  // namespace trireme::trainer
