@@ -1,4 +1,4 @@
-"""Feeds the parsers of what comes over the wire with libFuzzer's inventions, for a while each (preset fuzz)."""
+"""Feeds the parsers of what comes over the wire, and of files that others wrote, with libFuzzer's inventions, for a while each (preset fuzz)."""
 
 import pathlib
 import subprocess
@@ -19,6 +19,7 @@ def test_parser(source, tmp_path):
     # What it has found before is where it goes on.
     corpus = BUILD / "corpus" / source.stem
     corpus.mkdir(parents=True, exist_ok=True)
+    seeds = [folder for folder in [source.with_name(f"{source.stem}_seeds")] if folder.exists()]
     limits = [f"-max_total_time={SECONDS}", "-timeout=10", "-rss_limit_mb=2048"]
-    run = subprocess.run([program, *limits, f"-artifact_prefix={tmp_path}/", corpus], capture_output=True, text=True)
+    run = subprocess.run([program, *limits, f"-artifact_prefix={tmp_path}/", corpus, *seeds], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[-4000:]
