@@ -78,7 +78,7 @@ BERT_NORMALIZERS = {
 def test_bert_normalizers(options, tmp_path):
     tokenizer = families.changed(bert(), normalizer=normalizers.BertNormalizer(**options))
     families.add_tokens(tokenizer)
-    check(tokenizer, tmp_path, texts.HARD + texts.code_points(step_beyond=997)[::2])
+    check(tokenizer, tmp_path, texts.HARD + texts.code_points(step_beyond=997)[::4])
 
 
 NORMALIZERS = {
@@ -98,7 +98,7 @@ NORMALIZERS = {
 @pytest.mark.parametrize("normalizer", NORMALIZERS.values(), ids=NORMALIZERS)
 @pytest.mark.parametrize("family", [roberta, xlm_roberta], ids=lambda family: family.__name__)
 def test_normalizers(family, normalizer, tmp_path):
-    check(families.changed(family(), normalizer=normalizer), tmp_path, texts.HARD + texts.code_points(step_beyond=997)[::8])
+    check(families.changed(family(), normalizer=normalizer), tmp_path, texts.HARD + texts.code_points(step_beyond=997)[::16])
 
 
 PRE_TOKENIZERS = {
@@ -118,8 +118,20 @@ PRE_TOKENIZERS = {
 @pytest.mark.parametrize("pre_tokenizer", PRE_TOKENIZERS.values(), ids=PRE_TOKENIZERS)
 @pytest.mark.parametrize("family", [roberta, xlm_roberta], ids=lambda family: family.__name__)
 def test_pre_tokenizers(family, pre_tokenizer, tmp_path):
-    lines = texts.HARD + texts.code_points(step_beyond=997)[::8]
+    lines = texts.HARD + texts.code_points(step_beyond=997)[::16]
     check(families.changed(family(), pre_tokenizer=pre_tokenizer), tmp_path, lines)
+
+
+# Each asks for other properties of characters than the families do.
+@pytest.mark.long
+@pytest.mark.parametrize("normalizer", NORMALIZERS.values(), ids=NORMALIZERS)
+def test_normalizers_on_every_code_point(normalizer, tmp_path):
+    check(families.changed(roberta(), normalizer=normalizer), tmp_path, texts.code_points(step_beyond=97))
+
+
+@pytest.mark.long
+def test_words_of_every_code_point(tmp_path):
+    check(families.changed(bert(), pre_tokenizer=pre_tokenizers.Whitespace()), tmp_path, texts.code_points())
 
 
 @pytest.mark.parametrize("trim", [True, False])
@@ -131,7 +143,7 @@ def test_trimmed_offsets(prefix, trim, tmp_path):
 
 
 def test_bytes_instead_of_the_unknown(tmp_path):
-    check(families.xlm_roberta(byte_fallback=True), tmp_path, texts.HARD + texts.code_points(step_beyond=997)[::8])
+    check(families.xlm_roberta(byte_fallback=True), tmp_path, texts.HARD + texts.code_points(step_beyond=997)[::16])
 
 
 def bpe_models() -> dict[str, models.BPE]:
