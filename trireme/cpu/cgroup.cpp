@@ -17,8 +17,12 @@ using std::filesystem::path;
 
 using Quota = std::optional<double>;
 using Numbers = std::optional<std::vector<int>>;
+using Bytes = std::optional<int64_t>;
 
-Quota tighter(Quota a, Quota b) { return a && b ? std::min(*a, *b) : a ? a : b; }
+template <class T>
+std::optional<T> tighter(std::optional<T> a, std::optional<T> b) {
+  return a && b ? std::min(*a, *b) : a ? a : b;
+}
 
 Numbers tighter(Numbers a, Numbers b) {
   if (!a || !b) return a ? a : b;
@@ -31,6 +35,7 @@ void tighten(CgroupLimits& limits, const CgroupLimits& more) {
   limits.quota = tighter(limits.quota, more.quota);
   limits.cpus = tighter(limits.cpus, more.cpus);
   limits.nodes = tighter(limits.nodes, more.nodes);
+  limits.memory_bytes = tighter(limits.memory_bytes, more.memory_bytes);
 }
 
 Quota quotient(double quota, double period) { return quota > 0 && period > 0 ? Quota(quota / period) : std::nullopt; }
@@ -48,13 +53,21 @@ Numbers read_list(const path& file) {
   }
 }
 
+// "max" (v2), or a number near 2^63 (v1), is no limit.
+Bytes read_bytes(const path& file) {
+  int64_t bytes = 0;
+  if (!(std::ifstream(file) >> bytes) || bytes <= 0 || bytes > (int64_t{1} << 60)) return std::nullopt;
+  return bytes;
+}
+
 // "max 100000" or "150000 100000": microseconds of CPU time per period. A group without the controller lacks the files; those above
 // it have them.
 CgroupLimits limits_v2(const path& group) {
   std::ifstream file(group / "cpu.max");
   double quota = 0, period = 0;
   file >> quota >> period;
-  return {quotient(quota, period), read_list(group / "cpuset.cpus.effective"), read_list(group / "cpuset.mems.effective")};
+  return {quotient(quota, period), read_list(group / "cpuset.cpus.effective"), read_list(group / "cpuset.mems.effective"),
+          read_bytes(group / "memory.max")};
 }
 
 // The same in two files; -1 means none.
@@ -71,6 +84,8 @@ CgroupLimits cpuset_v1(const path& group) {
           tighter(read_list(group / "cpuset.cpus"), read_list(group / "cpuset.effective_cpus")),
           tighter(read_list(group / "cpuset.mems"), read_list(group / "cpuset.effective_mems"))};
 }
+
+CgroupLimits memory_v1(const path& group) { return {{}, {}, {}, read_bytes(group / "memory.limit_in_bytes")}; }
 
 bool lists(const std::string& words, const std::string& word) { return ("," + words + ",").find("," + word + ",") != std::string::npos; }
 
@@ -127,6 +142,7 @@ CgroupLimits cgroup_limits(const path& root) {
     if (controllers.empty()) tighten(limits, tightest_upwards(find_mount(root, ""), group, limits_v2));
     if (lists(controllers, "cpu")) tighten(limits, tightest_upwards(find_mount(root, "cpu"), group, cpu_v1));
     if (lists(controllers, "cpuset")) tighten(limits, tightest_upwards(find_mount(root, "cpuset"), group, cpuset_v1));
+    if (lists(controllers, "memory")) tighten(limits, tightest_upwards(find_mount(root, "memory"), group, memory_v1));
   }
   return limits;
 }

@@ -1,6 +1,7 @@
 // What control groups leave to this process, as containers and batch systems set them.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <vector>
@@ -12,6 +13,7 @@ struct CgroupLimits {
   std::optional<double> quota;           // CPU time in cores: 1.5 is possible
   std::optional<std::vector<int>> cpus;  // of the cpuset, ascending
   std::optional<std::vector<int>> nodes; // NUMA nodes whose memory the cpuset grants, ascending
+  std::optional<int64_t> memory_bytes = {};
 };
 
 // A group's limits bind all groups below it: the tightest from the process's own group up to the root count. Reads cgroup v2 and v1, also

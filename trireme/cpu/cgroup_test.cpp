@@ -47,6 +47,18 @@ TEST_F(CgroupTest, V2WithoutALimit) {
   EXPECT_EQ(cgroup_quota(root_), std::nullopt);
 }
 
+TEST_F(CgroupTest, MemoryIsTheTightestOnTheWayUp) {
+  write("proc/self/cgroup", "4:memory:/docker/abc\n0::/kubepods/pod1\n");
+  EXPECT_EQ(cgroup_limits(root_).memory_bytes, std::nullopt);
+  write("sys/fs/cgroup/kubepods/pod1/memory.max", "max\n");
+  write("sys/fs/cgroup/kubepods/memory.max", "8589934592\n");
+  EXPECT_EQ(cgroup_limits(root_).memory_bytes, int64_t{8} << 30);
+  write("sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", "9223372036854771712\n");
+  EXPECT_EQ(cgroup_limits(root_).memory_bytes, int64_t{8} << 30);
+  write("sys/fs/cgroup/memory/docker/memory.limit_in_bytes", "4294967296\n");
+  EXPECT_EQ(cgroup_limits(root_).memory_bytes, int64_t{4} << 30);
+}
+
 TEST_F(CgroupTest, V1ReadsQuotaAndPeriod) {
   write("proc/self/cgroup", "5:cpuset:/x\n4:cpu,cpuacct:/docker/abc\n0::/\n");
   write("sys/fs/cgroup/cpu/docker/abc/cpu.cfs_quota_us", "50000\n");

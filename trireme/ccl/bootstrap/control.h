@@ -62,6 +62,12 @@ class AuthListener {
 UniqueFd connect_proved(const std::vector<std::string>& addresses, uint16_t port, const Secret& secret, const Claim& claim,
                         Deadline deadline);
 
+// Every interface that is up and has carrier, with an address that another host can use; in the order of local_addresses().
+struct LocalInterface {
+  std::string name, address;
+};
+std::vector<LocalInterface> local_interfaces();
+
 // The addresses under which this host can be reached, best first: the interface named by TRIREME_IFACE or CCL_KVS_IFACE,
 // else every interface that is up and has carrier, loopback last. Numeric, IPv4 and global IPv6.
 std::vector<std::string> local_addresses();

@@ -41,7 +41,9 @@ std::string wanted_interface() {
   return name.empty() ? env::text("CCL_KVS_IFACE") : name;
 }
 
-[[noreturn]] void throw_no_such_interface(const std::string& wanted, const std::set<std::string>& seen) {
+[[noreturn]] void throw_no_such_interface(const std::string& wanted, const std::vector<LocalInterface>& all) {
+  std::set<std::string> seen;
+  for (const LocalInterface& interface : all) seen.insert(interface.name);
   std::string names;
   for (const std::string& name : seen) names += (names.empty() ? "" : ", ") + name;
   throw InvalidArgument(str("TRIREME_IFACE or CCL_KVS_IFACE names '", wanted,
@@ -50,25 +52,30 @@ std::string wanted_interface() {
 
 }  // namespace
 
-std::vector<std::string> local_addresses() {
-  const std::string wanted = wanted_interface();
+std::vector<LocalInterface> local_interfaces() {
   // Most networks of clusters are IPv4, and IPv6 addresses are often configured but not routed: hence this order.
-  std::vector<std::string> v4, v6, loopback;
-  std::set<std::string> seen;
+  std::vector<LocalInterface> v4, v6, loopback;
   const InterfaceList interfaces = list_interfaces();
   for (const ifaddrs* i = interfaces.get(); i != nullptr; i = i->ifa_next) {
     if (i->ifa_addr == nullptr || (i->ifa_flags & IFF_UP) == 0 || (i->ifa_flags & IFF_RUNNING) == 0) continue;
     const std::string address = address_of(*i);
     if (address.empty()) continue;
-    seen.insert(i->ifa_name);
-    if (!wanted.empty() && wanted != i->ifa_name && wanted != address) continue;
     auto& list = (i->ifa_flags & IFF_LOOPBACK) != 0 ? loopback : i->ifa_addr->sa_family == AF_INET ? v4 : v6;
-    list.push_back(address);
+    list.push_back({i->ifa_name, address});
   }
   v4.insert(v4.end(), v6.begin(), v6.end());
   v4.insert(v4.end(), loopback.begin(), loopback.end());
-  if (v4.empty() && !wanted.empty()) throw_no_such_interface(wanted, seen);
   return v4;
+}
+
+std::vector<std::string> local_addresses() {
+  const std::string wanted = wanted_interface();
+  const std::vector<LocalInterface> all = local_interfaces();
+  std::vector<std::string> addresses;
+  for (const LocalInterface& interface : all)
+    if (wanted.empty() || wanted == interface.name || wanted == interface.address) addresses.push_back(interface.address);
+  if (addresses.empty() && !wanted.empty()) throw_no_such_interface(wanted, all);
+  return addresses;
 }
 
 }  // namespace trireme::ccl

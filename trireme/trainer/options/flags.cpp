@@ -17,6 +17,8 @@ template <class... Functions>
 struct Overloaded : Functions... {
   using Functions::operator()...;
 };
+template <class... Functions>
+Overloaded(Functions...) -> Overloaded<Functions...>;  // clang 14 does not find it by itself
 
 std::string lower(std::string_view text) {
   std::string result(text);

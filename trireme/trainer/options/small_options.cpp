@@ -89,8 +89,9 @@ std::string ask_help() { return help<AskOptions>(ask_flags, kAsk); }
 FlagTable info_flags(InfoOptions& o) {
   FlagTable table("trireme info");
   table.group("What to show");
-  table.flag("ranks", &o.ranks, "Processes on this host, for which threads and cores are planned.", at_least(1));
-  table.flag("hosts", &o.hosts, "Hosts of the job, taken to be alike.", at_least(1));
+  table.flag("ranks", &o.ranks, "Processes on this host, for which threads and cores are planned; the launcher's, or 1.",
+             between(1, 65536));
+  table.flag("hosts", &o.hosts, "Hosts of the job, taken to be alike.", between(1, 65536));
   table.flag("json", &o.json, "The same as JSON.");
   return table;
 }

@@ -37,8 +37,7 @@ std::string ask_help();
 
 // `trireme info`: this machine, and what a run on it would choose.
 struct InfoOptions {
-  int64_t ranks = 1;
-  int64_t hosts = 1;
+  std::optional<int64_t> ranks, hosts;  // as the launcher has it, or one
   bool json = false;
 };
 FlagTable info_flags(InfoOptions& options);

@@ -23,6 +23,14 @@ constexpr size_t kMaxWindow = 32;
   throw Unsupported(str("TRIREME_FABRIC=ofi: ", reason, "; or use TRIREME_FABRIC=tcp"));
 }
 
+std::vector<std::string> provider_names(const std::vector<OfiOffer>& offers) {
+  std::vector<std::string> names;
+  for (const OfiOffer& offer : offers) {
+    if (std::find(names.begin(), names.end(), offer.provider) == names.end()) names.push_back(offer.provider);
+  }
+  return names;
+}
+
 // What a rank's libfabric offers, or why there is nothing.
 struct OffersCard {
   std::string reason;
@@ -59,12 +67,8 @@ struct OffersCard {
     return std::any_of(offers.begin(), offers.end(), [&](const OfiOffer& offer) { return offer.matches(wanted); });
   }
   std::string providers() const {
-    std::vector<std::string> names;
-    for (const OfiOffer& offer : offers) {
-      if (std::find(names.begin(), names.end(), offer.provider) == names.end()) names.push_back(offer.provider);
-    }
     std::string text;
-    for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+    for (const std::string& name : provider_names(offers)) text += (text.empty() ? "" : ", ") + name;
     return text;
   }
 };
@@ -206,6 +210,13 @@ class ProviderMeeting {
 
 std::unique_ptr<BulkLane> connect_ofi_lane(Control& control, const std::vector<int>& hosts, Deadline deadline) {
   return detail::connect_ofi_lane(control, hosts, deadline, {});
+}
+
+std::vector<std::string> ofi_providers() {
+  const detail::OfiOptions options;
+  const std::vector<std::string> addresses = local_addresses();
+  const OfiLibrary library(options.library);
+  return provider_names(find_ofi_offers(library, options.provider, addresses.empty() ? "" : addresses.front()));
 }
 
 std::unique_ptr<BulkLane> detail::connect_ofi_lane(Control& control, const std::vector<int>& hosts, Deadline deadline,

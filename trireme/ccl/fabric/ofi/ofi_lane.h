@@ -20,6 +20,9 @@ namespace trireme::ccl {
 // rank. Throws Unsupported, on every rank, when one has no libfabric or when there is no such provider.
 std::unique_ptr<BulkLane> connect_ofi_lane(Control& control, const std::vector<int>& hosts, Deadline deadline);
 
+// The providers that it would try on this host, best first. Loads libfabric, which stays loaded; throws Unsupported as above.
+std::vector<std::string> ofi_providers();
+
 namespace detail {
 
 // What tests choose for themselves.
