@@ -52,7 +52,7 @@ def test_every_code_point(tmp_path):
     check(bert(), tmp_path, texts.code_points())
 
 
-# A token for each byte makes the others slower: where nothing is assigned they take samples, unless there is time.
+# A token for each byte makes the others slower: beyond plane 1 they take samples, unless there is time.
 @pytest.mark.parametrize("family", [roberta, xlm_roberta], ids=lambda family: family.__name__)
 def test_most_code_points(family, tmp_path):
     check(family(), tmp_path, texts.code_points(step_beyond=97))

@@ -12,10 +12,10 @@ PER_TEXT = 128
 
 @functools.cache
 def code_points(step_beyond: int = 1) -> list[str]:
-    """Each code point but the surrogates, alone between spaces and between letters. Planes 4 to 13, which hold nothing, and 15 and 16,
-    which are private, are walked in steps of step_beyond."""
-    points = [*range(0xD800), *range(0xE000, 0x40000), *range(0x40000, 0xE0000, step_beyond), *range(0xE0000, 0xF0000)]
-    points += range(0xF0000, 0x110000, step_beyond)
+    """Each code point but the surrogates, alone between spaces and between letters. What lies beyond plane 1 is Chinese, private or not
+    assigned, but for U+E0000 to U+E0FFF: it is walked in steps of step_beyond."""
+    points = [*range(0xD800), *range(0xE000, 0x20000), *range(0x20000, 0xE0000, step_beyond), *range(0xE0000, 0xE1000)]
+    points += range(0xE1000, 0x110000, step_beyond)
     groups = [points[i : i + PER_TEXT] for i in range(0, len(points), PER_TEXT)]
     return ["".join(f"{chr(point)} a{chr(point)}b " for point in group) for group in groups]
 
