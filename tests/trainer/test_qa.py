@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from .read_events import read_with_tensorboard
 from .runs import TRIREME, command, json_of, ledger, needs_program, questions, run, tiny_model
 
 torch = pytest.importorskip("torch")
@@ -101,14 +102,10 @@ def test_transformers_loads_the_model_and_gives_the_same_answers(flags, data, tm
 
 
 def test_tensorboard_reads_the_events(flags, tmp_path):
-    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator", reason="tensorboard is not installed")
     run(0, *flags, "--max_steps", 8, "--report_to", "tensorboard", "--logging_dir", tmp_path / "events")
-    events = accumulator.EventAccumulator(str(tmp_path / "events"))
-    events.Reload()
+    losses = read_with_tensorboard(tmp_path / "events")["scalars"]["train/loss"]
     history = [entry for entry in json_of(tmp_path / "out" / "trainer_state.json")["log_history"] if "loss" in entry]
-    losses = events.Scalars("train/loss")
-    assert [event.step for event in losses] == [entry["step"] for entry in history] == [4, 8]
-    assert [event.value for event in losses] == pytest.approx([entry["loss"] for entry in history])
+    assert losses == [[entry["step"], pytest.approx(entry["loss"])] for entry in history] and len(losses) == 2
 
 
 # ---- The same numbers ----
@@ -166,6 +163,20 @@ def test_bf16(flags, tmp_path, native):
     # fp32 weights, of which bf16 would hold the upper half alone.
     bits = weights(tmp_path / "out")["bert.encoder.layer.0.intermediate.dense.weight"].view(torch.int32)
     assert (bits & 0xFFFF).count_nonzero() > 0.9 * bits.numel()
+
+
+@pytest.mark.parametrize("kind", ["linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup", "inverse_sqrt"])
+def test_schedules_are_those_of_transformers(flags, tmp_path, kind):
+    run(0, *flags, "--max_steps", 10, "--warmup_ratio", 0.25, "--lr_scheduler_type", kind, "--logging_steps", 1)
+    rates = [entry["learning_rate"] for entry in json_of(tmp_path / "out" / "trainer_state.json")["log_history"] if "loss" in entry]
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1e-3)
+    scheduler = transformers.get_scheduler(kind, optimizer, num_warmup_steps=3, num_training_steps=10)
+    expected = []
+    for _ in range(10):
+        optimizer.step()
+        scheduler.step()
+        expected.append(scheduler.get_last_lr()[0])
+    assert rates == pytest.approx(expected, rel=1e-9, abs=1e-15)
 
 
 # ---- Going on ----
@@ -305,6 +316,41 @@ def test_moments_of_the_hugging_face_trainer_go_to_the_right_parameters(model, d
         # The gradient is clipped to nothing: what is left is nine tenths of theirs.
         assert torch.allclose(ours["state"][number]["exp_avg"], 0.9 * state["exp_avg"], rtol=1e-5, atol=1e-12)
         assert ours["state"][number]["step"] == state["step"] + 1
+
+
+# ---- Asking ----
+
+
+def ask(*arguments, **options) -> subprocess.CompletedProcess:
+    return subprocess.run([TRIREME, "ask", *map(str, arguments)], capture_output=True, text=True, timeout=60, **options)
+
+
+def test_ask_gives_the_answers_of_an_evaluation(flags, data, tmp_path):
+    out = tmp_path / "out"
+    run(0, *flags, "--do_eval")
+    best = json_of(out / "eval_nbest_predictions.json")
+    for paragraph in json_of(pathlib.Path(data[3]))["data"][0]["paragraphs"][:3]:
+        question = paragraph["qas"][0]
+        done = ask("--model", out, "--context", paragraph["context"], "--question", question["question"], "--top", 2, "--json")
+        assert done.returncode == 0, done.stderr
+        (answered,) = json.loads(done.stdout)
+        assert answered["question"] == question["question"]
+        assert [each["answer"] for each in answered["answers"]] == [each["text"] for each in best[question["id"]][:2]]
+        assert answered["answers"][0]["probability"] == pytest.approx(best[question["id"]][0]["probability"], rel=1e-3)
+    (tmp_path / "text.txt").write_text("Ada keeps a harp in the attic.")
+    done = ask("--model", out, "--context_file", tmp_path / "text.txt", input="Where is the harp?\n\nWho keeps it?\n")
+    assert done.returncode == 0 and done.stdout.startswith("Where is the harp?\n  ") and "\nWho keeps it?\n  " in done.stdout
+
+
+def test_ask_says_what_is_missing(model, tmp_path):
+    encoder = transformers.BertModel.from_pretrained(model)
+    encoder.save_pretrained(tmp_path)
+    for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
+        shutil.copy(model / name, tmp_path / name)
+    assert "has no head for question answering" in ask("--model", tmp_path, "--context", "x", "--question", "y").stderr
+    assert "the context is empty" in ask("--model", model, "--context", " ", "--question", "y").stderr
+    assert "no question was asked" in ask("--model", model, "--context", "x", input="").stderr
+    assert "--model is missing" in ask("--context", "x").stderr
 
 
 # ---- What goes wrong ----

@@ -69,11 +69,11 @@ std::string topology_text(const cpu::Topology& topology) {
 }
 
 std::string bf16_text(const cpu::Features& features) {
-  if (features.amx_bf16 && features.amx_is_permitted) return "AMX-BF16: --bf16 computes in bfloat16";
-  const std::string amx =
-      features.amx_bf16 ? "AMX-BF16, which the kernel does not let us use (Linux 5.16 or newer does)" : "no AMX-BF16";
-  if (features.avx512_bf16) return str(amx, "; AVX512-BF16: --bf16 computes in bfloat16");
-  return str(amx, ", no AVX512-BF16: --bf16 computes in float32, which is faster here, and says so");
+  const char* amx = !features.amx_bf16 ? "no AMX-BF16"
+                    : features.amx_is_permitted
+                        ? "AMX-BF16"
+                        : "AMX-BF16, which the kernel does not let us use (Linux 5.16 or newer does)";
+  return str(amx, features.avx512_bf16 ? ", AVX512-BF16" : ", no AVX512-BF16");
 }
 
 std::string isa_text() {
