@@ -8,6 +8,7 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -140,6 +141,15 @@ def test_two_runs_are_the_same_bit_for_bit(flags, tmp_path):
     run(2, *flags, "--output_dir", tmp_path / "c", "--seed", 7)
     assert same_weights(tmp_path / "a", tmp_path / "b")
     assert not same_weights(tmp_path / "a", tmp_path / "c")
+
+
+def test_torchrun_starts_it_as_mpirun_does(flags, tmp_path):
+    run(2, *flags, "--max_steps", 5, "--output_dir", tmp_path / "mpirun")
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python"]
+    words = command(0, *flags, "--max_steps", 5, "--output_dir", tmp_path / "torchrun")
+    done = subprocess.run([*launcher, *words], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "2 processes by torchrun" in done.stderr, done.stderr
+    assert same_weights(tmp_path / "mpirun", tmp_path / "torchrun")
 
 
 def test_gradient_checkpointing_is_the_same_bit_for_bit(flags, tmp_path):

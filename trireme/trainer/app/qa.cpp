@@ -10,6 +10,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
+#include "trireme/torch_ext/ops/block_cache.h"
 #include "trireme/trainer/app/commands.h"
 #include "trireme/trainer/app/journal.h"
 #include "trireme/trainer/app/qa_data.h"
@@ -76,7 +77,7 @@ class QaRun {
   bool told_to_terminate() const;
   std::optional<fs::path> checkpoint_to_resume() const;
   void say(const std::string& line) const {
-    if (world_.is_first()) std::cerr << line << std::endl;
+    if (world_.is_first() && !quiet_) std::cerr << line << std::endl;
   }
 
   const QaOptions options_;
@@ -88,6 +89,7 @@ class QaRun {
   std::unique_ptr<QaModel> model_;
   std::unique_ptr<AdamW> optimizer_;
   const bool native_bf16_;
+  const bool quiet_;  // --log_level
   std::optional<QaData> validation_;
   std::optional<double> epochs_done_;
 };
@@ -97,15 +99,17 @@ QaRun::QaRun(const QaCommand& command, World world, const Bf16Plan& bf16)
       world_(std::move(world)),
       hub_(hub_settings(command.options)),
       output_dir_(command.options.output_dir),
-      native_bf16_(bf16.native) {
+      native_bf16_(bf16.native),
+      quiet_(options_.log_level == "warning" || options_.log_level == "error" || options_.log_level == "critical") {
   say(world_.describe());
   for (const std::string& note : command.given.notes) say(note);
-  if (options_.bf16) say(bf16.sentence);
+  if (options_.bf16 || options_.bf16_full_eval) say(bf16.sentence);
 }
 
 QaData QaRun::data(Split split) const {
   const double start = now();
-  QaData data = load_data(options_, split, *tokenizer_, config_.longest(), hub_, at::get_num_threads());
+  const auto threads = static_cast<int>(options_.preprocessing_num_workers.value_or(at::get_num_threads()));
+  QaData data = load_data(options_, split, *tokenizer_, config_.longest(), hub_, threads);
   say(str(data.file.string(), ": ", data.examples.size(), " questions, ", data.features.size(), " features, in ",
           std::round((now() - start) * 10) / 10, " s"));
   return data;
@@ -141,8 +145,6 @@ int QaRun::run() {
   const LoadedWeights loaded = load_weights(*model_, model_dir, static_cast<uint64_t>(options_.seed));
   if (!loaded.new_ones.empty())
     say("the head for question answering is new: this model needs to be trained before it answers well");
-  optimizer_ = std::make_unique<AdamW>(model_->parameters(), AdamWOptions{options_.adam_beta1, options_.adam_beta2,
-                                                                          options_.adam_epsilon, options_.weight_decay});
 
   // One rank looks after the folder, before hours are spent on what could not be kept; the others look at it afterwards.
   if (world_.is_first() && (options_.do_train || options_.do_eval || options_.do_predict)) {
@@ -165,6 +167,8 @@ bool QaRun::train() {
   if (const auto why = why_not_output_dir(options_, checkpoint.has_value())) throw InvalidArgument(*why);
   world_.barrier();  // all have looked before anything is written
   const QaData train_data = data(Split::train);
+  optimizer_ = std::make_unique<AdamW>(model_->parameters(), AdamWOptions{options_.adam_beta1, options_.adam_beta2,
+                                                                          options_.adam_epsilon, options_.weight_decay});
   std::optional<Standing> standing;
   std::optional<TrainerState> state;
   if (checkpoint) {
@@ -263,14 +267,15 @@ void QaRun::save(Training& training, Journal& journal) {
   journal.after_step(training);
   if (world_.is_first())
     save_checkpoint(output_dir_, *model_, *optimizer_, side_files(*tokenizer_), training, to_text(journal.state()),
-                    options_.save_total_limit);
+                    options_.save_total_limit, options_.save_only_model);
   world_.barrier();  // a rank that ends early must not do so while the checkpoint is written
 }
 
 Json QaRun::evaluate(Split split, const QaData& data, std::optional<double> epoch) {
   const double start = now();
-  const Logits logits = compute_logits(*model_, data.features, tokenizer_->pair_template(),
-                                       options_.per_device_eval_batch_size, world_, [](size_t, size_t) {});
+  const Logits logits =
+      compute_logits(options_.bf16_full_eval && native_bf16_ ? model_->in_bf16() : *model_, data.features,
+                     tokenizer_->pair_template(), options_.per_device_eval_batch_size, world_, [](size_t, size_t) {});
   const std::string prefix = split == Split::test ? "predict" : "eval";
   Json metrics = Json::object();
   if (world_.is_first()) {
@@ -312,7 +317,8 @@ int run_qa(const std::vector<std::string>& arguments) {
     return 0;
   }
   // Forks: before torch's threads.
-  const Bf16Plan bf16 = command.options.bf16 ? bf16_plan() : Bf16Plan{};
+  const Bf16Plan bf16 = command.options.bf16 || command.options.bf16_full_eval ? bf16_plan() : Bf16Plan{};
+  torch_ext::install_block_cache();
   std::signal(SIGTERM, [](int) { termination_wanted = true; });
   return QaRun(command, World::join(std::chrono::seconds(command.options.ddp_timeout)), bf16).run();
 }

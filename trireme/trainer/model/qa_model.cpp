@@ -36,7 +36,7 @@ std::vector<at::Tensor> QaModel::values(size_t begin, size_t count) const {
   return values;
 }
 
-at::Tensor QaModel::embed(const PackedBatch& batch, bool training) {
+at::Tensor QaModel::embed(const PackedBatch& batch, bool training) const {
   size_t next = 0;
   const auto value = [&] { return parameters_[next++].value; };
   const int64_t padding_of_positions = config_.counts_from_padding() ? config_.padding_id : -1;
@@ -51,7 +51,7 @@ at::Tensor QaModel::embed(const PackedBatch& batch, bool training) {
   return at::linear(x, weight, bias);
 }
 
-at::Tensor QaModel::layer(int64_t index, const at::Tensor& x, const at::Tensor& cu_seqlens, bool training) {
+at::Tensor QaModel::layer(int64_t index, const at::Tensor& x, const at::Tensor& cu_seqlens, bool training) const {
   const size_t first = first_of_layers_ + kLayerParameters * static_cast<size_t>(index);
   const auto p = [&](double dropout) { return training ? dropout : 0; };
   const auto compute = [=, this](const at::Tensor& x) {
@@ -64,12 +64,18 @@ at::Tensor QaModel::layer(int64_t index, const at::Tensor& x, const at::Tensor& 
   return checkpointing_ && training ? recompute(compute, x) : compute(x);
 }
 
-at::Tensor QaModel::forward(const PackedBatch& batch, bool training) {
+at::Tensor QaModel::forward(const PackedBatch& batch, bool training) const {
   at::Tensor x = embed(batch, training);
   for (int64_t i = 0; i < config_.layers; ++i) x = layer(i, x, batch.cu_seqlens, training);
   if (training && config_.head_dropout > 0) x = ops::dropout(x, config_.head_dropout);
   const std::vector<at::Tensor> head = values(parameters_.size() - 2, 2);
   return at::linear(x, head[0], head[1]);
+}
+
+QaModel QaModel::in_bf16() const {
+  QaModel copy = *this;
+  for (Parameter& each : copy.parameters_) each.value = each.value.detach().to(at::kBFloat16);
+  return copy;
 }
 
 }  // namespace trireme::trainer

@@ -33,14 +33,17 @@ class QaModel {
   const std::vector<Parameter>& parameters() const { return parameters_; }
 
   // The logits of where an answer starts and ends: [T, 2]. With `training`, dropout draws its masks from torch's generator.
-  at::Tensor forward(const PackedBatch& batch, bool training);
+  at::Tensor forward(const PackedBatch& batch, bool training) const;
+
+  // A copy whose parameters are bfloat16, without gradients.
+  QaModel in_bf16() const;
 
   // In the backward pass each layer is computed again from its input, instead of being kept.
   void checkpoint_gradients(bool on) { checkpointing_ = on; }
 
  private:
-  at::Tensor embed(const PackedBatch& batch, bool training);
-  at::Tensor layer(int64_t index, const at::Tensor& x, const at::Tensor& cu_seqlens, bool training);
+  at::Tensor embed(const PackedBatch& batch, bool training) const;
+  at::Tensor layer(int64_t index, const at::Tensor& x, const at::Tensor& cu_seqlens, bool training) const;
   std::vector<at::Tensor> values(size_t begin, size_t count) const;
 
   ModelConfig config_;

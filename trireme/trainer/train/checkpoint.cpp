@@ -142,14 +142,18 @@ void save_model(const fs::path& folder, const QaModel& model, const AdamW& optim
 }
 
 void save_checkpoint(const fs::path& output_dir, const QaModel& model, const AdamW& optimizer, const SideFiles& files,
-                     const Training& training, const std::string& trainer_state, std::optional<int64_t> limit) {
+                     const Training& training, const std::string& trainer_state, std::optional<int64_t> limit,
+                     bool only_model) {
   const std::string name = str("checkpoint-", training.standing().global_step);
   const fs::path partial = output_dir / (kPartial + name), final = output_dir / name;
   fs::remove_all(partial);
   try {
     save_model(partial, model, optimizer, files);
-    save_torch_file(partial / "optimizer.pt", optimizer.state_dict(training.learning_rate(), training.base_learning_rate()));
-    save_torch_file(partial / "scheduler.pt", scheduler_state(training));
+    if (!only_model) {
+      save_torch_file(partial / "optimizer.pt",
+                      optimizer.state_dict(training.learning_rate(), training.base_learning_rate()));
+      save_torch_file(partial / "scheduler.pt", scheduler_state(training));
+    }
     write_file_atomically(partial / kOurState, our_state(training.standing(), training.samples(), training.seed()));
     write_file_atomically(partial / "trainer_state.json", trainer_state);
     sync_folder(partial);
@@ -168,7 +172,8 @@ void save_checkpoint(const fs::path& output_dir, const QaModel& model, const Ada
 }
 
 std::optional<fs::path> last_checkpoint(const fs::path& output_dir) {
-  const auto all = checkpoints_in(output_dir);
+  auto all = checkpoints_in(output_dir);
+  std::erase_if(all, [](const auto& each) { return !fs::exists(each.second / "optimizer.pt"); });
   return all.empty() ? std::nullopt : std::optional(all.back().second);
 }
 

@@ -20,13 +20,13 @@ struct SideFiles {
 void save_model(const std::filesystem::path& folder, const QaModel& model, const AdamW& optimizer, const SideFiles& files);
 
 // Writes output_dir/checkpoint-N, N being the standing's step: under a temporary name, forced to the disk, renamed. Whenever
-// it is interrupted, the checkpoints that were there are whole. Then all but the newest `limit` are removed.
-// IoError names the file that the disk refused.
+// it is interrupted, the checkpoints that were there are whole. Then all but the newest `limit` are removed. With
+// `only_model` it can be loaded, and not be gone on from. IoError names the file that the disk refused.
 void save_checkpoint(const std::filesystem::path& output_dir, const QaModel& model, const AdamW& optimizer,
                      const SideFiles& files, const Training& training, const std::string& trainer_state,
-                     std::optional<int64_t> limit);
+                     std::optional<int64_t> limit, bool only_model);
 
-// The newest one in a folder, or nothing.
+// The newest one in a folder that can be gone on from, or nothing.
 std::optional<std::filesystem::path> last_checkpoint(const std::filesystem::path& output_dir);
 
 // What a run that was killed while it wrote has left in a folder.

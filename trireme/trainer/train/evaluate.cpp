@@ -30,8 +30,8 @@ Logits::Logits(const std::vector<Feature>& features, at::Tensor values) : values
   }
 }
 
-Logits compute_logits(QaModel& model, const std::vector<Feature>& features, const PairTemplate& pair, int64_t batch_size,
-                      const World& world, const std::function<void(size_t done, size_t all)>& progress) {
+Logits compute_logits(const QaModel& model, const std::vector<Feature>& features, const PairTemplate& pair,
+                      int64_t batch_size, const World& world, const std::function<void(size_t done, size_t all)>& progress) {
   const at::NoGradGuard no_grad;
   std::vector<int32_t> all(features.size());
   std::iota(all.begin(), all.end(), 0);

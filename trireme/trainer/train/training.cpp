@@ -36,6 +36,10 @@ int64_t samples_a_step(const QaOptions& options, const World& world) {
   return options.per_device_train_batch_size * options.gradient_accumulation_steps * world.size();
 }
 
+int64_t bucket_bytes(const QaOptions& options) {
+  return options.ddp_bucket_cap_mb ? *options.ddp_bucket_cap_mb << 20 : Gradients::kBucketBytes;
+}
+
 int64_t steps_an_epoch(const QaOptions& options, int64_t samples, int64_t a_step) {
   const int64_t whole = samples / a_step;
   if (options.dataloader_drop_last && whole > 0) return whole;
@@ -53,7 +57,7 @@ Training::Training(const QaOptions& options, const World& world, QaModel& model,
       features_(features),
       pair_(pair),
       costs_(costs_of(features, model.config())),
-      gradients_(model.parameters(), world),
+      gradients_(model.parameters(), world, bucket_bytes(options)),
       sampler_(static_cast<int64_t>(features.size()), static_cast<uint64_t>(options.sampling_seed())) {
   if (features.empty()) throw InvalidArgument("there is nothing to train on: no features were made of the training data");
   standing_.samples_a_step = samples_a_step(options, world);
