@@ -72,9 +72,10 @@ void* BlockCache::allocate(size_t bytes) {
   return block;
 }
 
-void BlockCache::free(void* block) {
+bool BlockCache::free(void* block) {
   const std::lock_guard lock(mutex_);
   const auto found = used_.find(block);
+  if (found == used_.end()) return false;
   const size_t bytes = found->second;
   used_.erase(found);
   stats_.used_bytes -= bytes;
@@ -82,6 +83,7 @@ void BlockCache::free(void* block) {
   free_.push_front({block, bytes});
   by_size_.emplace(bytes, free_.begin());
   trim();
+  return true;
 }
 
 void BlockCache::trim() {
@@ -109,27 +111,35 @@ BlockCache& cache() {
   return *cache;
 }
 
+// torch's own, for what is small.
+c10::Allocator*& small_allocator() {
+  static c10::Allocator* allocator = nullptr;
+  return allocator;
+}
+
 void free_block(void* block) { cache().free(block); }
+void free_either(void* block) {
+  if (!cache().free(block)) small_allocator()->raw_deallocate(block);
+}
 
 class Allocator final : public c10::Allocator {
  public:
-  explicit Allocator(c10::Allocator* small) : small_(small) {}
-
   c10::DataPtr allocate(size_t bytes) override {
-    if (bytes < kSmallest) return small_->allocate(bytes);
+    if (bytes < kSmallest) return small_allocator()->allocate(bytes);
     void* block = cache().allocate(bytes);
     return {block, block, &free_block, at::Device(at::DeviceType::CPU)};
   }
+  // For those who keep an address and no DataPtr: it may be one of either kind.
+  c10::DeleterFnPtr raw_deleter() const override { return &free_either; }
   void copy_data(void* to, const void* from, size_t bytes) const override { std::memcpy(to, from, bytes); }
-
- private:
-  c10::Allocator* small_;
 };
 
 }  // namespace
 
 void install_block_cache() {
-  static Allocator allocator(c10::GetCPUAllocator());
+  static Allocator allocator;
+  if (c10::GetCPUAllocator() == &allocator) return;
+  small_allocator() = c10::GetCPUAllocator();
   c10::SetCPUAllocator(&allocator, /*priority=*/100);
 }
 

@@ -22,8 +22,8 @@ class BlockCache {
 
   // At least so many bytes; they are not cleared. Throws std::bad_alloc.
   void* allocate(size_t bytes);
-  // What allocate() gave.
-  void free(void* block);
+  // What allocate() gave; false, and nothing else, for any other address.
+  bool free(void* block);
 
   struct Stats {
     size_t used_bytes = 0, most_used_bytes = 0, free_bytes = 0;

@@ -1,6 +1,8 @@
 #include "trireme/torch_ext/ops/block_cache.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -83,6 +85,11 @@ TEST(BlockCache, TensorsComeFromIt) {
     EXPECT_EQ(tensor.sum().item<float>(), 3 << 20);
   }
   EXPECT_EQ(at::empty({3 << 20}, at::kFloat).const_data_ptr(), block);
+  for (size_t bytes : {size_t{100}, 4 * kMiB}) {  // as oneDNN asks for its scratch
+    void* raw = c10::GetCPUAllocator()->raw_allocate(bytes);
+    std::memset(raw, 1, bytes);
+    c10::GetCPUAllocator()->raw_deallocate(raw);
+  }
   at::Tensor grown = at::empty({10}, at::kFloat);
   grown.resize_({1 << 20}).fill_(2);
   EXPECT_EQ(grown[1 << 19].item<float>(), 2);
