@@ -36,6 +36,8 @@ function(trireme_folder name)
   if(TRIREME_TESTS AND tests)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE trireme_${name} GTest::gtest_main GTest::gmock)
+    # What is tested is optimised; the tests themselves take a third longer to compile that way than with -O1.
+    target_compile_options(${name}_test PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
     trireme_warnings(${name}_test)
     gtest_discover_tests(${name}_test TEST_PREFIX ${name}. PROPERTIES TIMEOUT 120 DISCOVERY_TIMEOUT 30)
   endif()

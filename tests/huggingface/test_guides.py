@@ -128,6 +128,7 @@ def weights_of(folder: pathlib.Path):
     return load_file(folder / "model.safetensors")
 
 
+@pytest.mark.long
 def test_either_resumes_the_others_checkpoint(files, tmp_path):
     import torch
 

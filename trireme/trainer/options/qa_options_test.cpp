@@ -149,7 +149,8 @@ TEST(SmallOptions, AreCheckedAlike) {
       [] {
         parse_ask({"--context", "c"});
       },
-      ThrowsMessage<InvalidArgument>(HasSubstr("--model_name_or_path is missing")));
+      ThrowsMessage<InvalidArgument>(HasSubstr("--model is missing")));
+  EXPECT_EQ(parse_ask({"--model", "m", "--context", "c"}).options.model_name_or_path, "m");
   EXPECT_EQ(parse_info({"--ranks", "4", "--json"}).options.ranks, 4);
   EXPECT_THAT([] { parse_info({"--ranks", "0"}); }, ThrowsMessage<InvalidArgument>(HasSubstr("from 1 to 65536")));
   EXPECT_THAT(
