@@ -143,6 +143,12 @@ def test_two_runs_are_the_same_bit_for_bit(flags, tmp_path):
     assert not same_weights(tmp_path / "a", tmp_path / "c")
 
 
+def test_bits_do_not_depend_on_the_number_of_threads_where_that_is_asked_for(flags, tmp_path):
+    for threads in ("1", "2"):
+        run(0, *flags, "--output_dir", tmp_path / threads, TRIREME_DETERMINISTIC="1", OMP_NUM_THREADS=threads)
+    assert same_weights(tmp_path / "1", tmp_path / "2")
+
+
 def test_torchrun_starts_it_as_mpirun_does(flags, tmp_path):
     run(2, *flags, "--max_steps", 5, "--output_dir", tmp_path / "mpirun")
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python"]
@@ -383,6 +389,13 @@ def test_mistakes_are_named(flags, more, said):
     done = run(0, *flags, *more, check=False)
     assert done.returncode in (1, 2) and said in done.stderr, done.stderr
     assert len(done.stderr) < 2000 and "frame #" not in done.stderr
+
+
+def test_bad_data_for_the_evaluation_is_refused_before_training(flags, tmp_path):
+    paragraph = {"context": "Ada keeps a harp.", "qas": [{"id": "1", "question": "Who?", "answers": []}]}
+    (tmp_path / "dev.json").write_text(json.dumps({"data": [{"title": "t", "paragraphs": [paragraph]}]}))
+    done = run(0, *flags, "--do_eval", "--validation_file", tmp_path / "dev.json", check=False)
+    assert done.returncode == 2 and "dev.json" in done.stderr and "step " not in done.stderr
 
 
 def test_an_output_directory_that_holds_something_else_is_left_alone(flags, tmp_path):

@@ -71,8 +71,7 @@ int run_ask(const std::vector<std::string>& arguments) {
     std::cout << ask_help();
     return 0;
   }
-  HubSettings hub = HubSettings::from_environment(options.cache_dir.value_or(""));
-  if (options.token) hub.token = *options.token;
+  const auto hub = HubSettings::from_environment(options.cache_dir.value_or(""), options.token.value_or(""));
   const std::filesystem::path directory = model_directory(options.model_name_or_path, hub, options.model_revision);
   const auto tokenizer = load_tokenizer(
       options.tokenizer_name ? tokenizer_directory(*options.tokenizer_name, hub, options.model_revision) : directory);
@@ -89,7 +88,7 @@ int run_ask(const std::vector<std::string>& arguments) {
                      .with_labels = false,
                      .max_features = -1},
                     at::get_num_threads());
-  const Logits logits = compute_logits(model, features, tokenizer->pair_template(), kBatch, World(), [](size_t, size_t) {});
+  const Logits logits = compute_logits(model, features, tokenizer->pair_template(), kBatch, World());
   print(examples,
         postprocess(examples, features, logits.of_features(),
                     {.version_2_with_negative = options.version_2_with_negative,

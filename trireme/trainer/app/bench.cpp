@@ -13,6 +13,7 @@
 #include "trireme/trainer/app/commands.h"
 #include "trireme/trainer/json/json.h"
 #include "trireme/trainer/options/small_options.h"
+#include "trireme/trainer/train/seconds.h"
 #include "trireme/trainer/train/world.h"
 
 namespace trireme::trainer {
@@ -20,8 +21,6 @@ namespace {
 
 constexpr std::chrono::seconds kTimeout{300};
 constexpr int kRounds = 5;  // of which the median counts
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // Owns the buffers of one size.
 class Case {

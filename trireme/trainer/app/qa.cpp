@@ -22,6 +22,7 @@
 #include "trireme/trainer/train/bf16_plan.h"
 #include "trireme/trainer/train/checkpoint.h"
 #include "trireme/trainer/train/evaluate.h"
+#include "trireme/trainer/train/seconds.h"
 
 namespace trireme::trainer {
 namespace {
@@ -33,14 +34,6 @@ constexpr int kExitTerminated = 128 + SIGTERM;
 // SIGTERM, as a pod's eviction brings it: the step under way is finished and saved.
 std::atomic<bool> termination_wanted{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-HubSettings hub_settings(const QaOptions& options) {
-  HubSettings settings = HubSettings::from_environment(options.cache_dir.value_or(""));
-  if (options.token) settings.token = *options.token;
-  return settings;
-}
 
 SideFiles side_files(const Tokenizer& tokenizer) {
   SideFiles files;
@@ -58,7 +51,8 @@ class QaRun {
 
  private:
   QaData data(Split split) const;
-  bool train();  // false: it was told to terminate, and has saved
+  void load_model(bool resumes);
+  bool train(const std::optional<fs::path>& checkpoint);  // false: it was told to terminate, and has saved
   bool train_steps(Training& training, Journal& journal);
   // Where the steps of this process began.
   struct Start {
@@ -90,14 +84,14 @@ class QaRun {
   std::unique_ptr<AdamW> optimizer_;
   const bool native_bf16_;
   const bool quiet_;  // --log_level
-  std::optional<QaData> validation_;
+  std::optional<QaData> validation_, test_;
   std::optional<double> epochs_done_;
 };
 
 QaRun::QaRun(const QaCommand& command, World world, const Bf16Plan& bf16)
     : options_(command.options),
       world_(std::move(world)),
-      hub_(hub_settings(command.options)),
+      hub_(HubSettings::from_environment(options_.cache_dir.value_or(""), options_.token.value_or(""))),
       output_dir_(command.options.output_dir),
       native_bf16_(bf16.native),
       quiet_(options_.log_level == "warning" || options_.log_level == "error" || options_.log_level == "critical") {
@@ -131,41 +125,47 @@ std::optional<fs::path> QaRun::checkpoint_to_resume() const {
 }
 
 int QaRun::run() {
+  // One rank looks after the folder, before hours are spent on what could not be kept; the others look at it afterwards.
+  if (world_.is_first()) {
+    check_writable(output_dir_);
+    remove_remains(output_dir_);
+  }
+  world_.barrier();
+  const std::optional<fs::path> checkpoint = options_.do_train ? checkpoint_to_resume() : std::nullopt;
+  if (const auto why = options_.do_train ? why_not_output_dir(options_, checkpoint.has_value()) : std::nullopt)
+    throw InvalidArgument(*why);
+  world_.barrier();  // all have looked before anything is written
+
+  load_model(checkpoint.has_value());
+  // What is wrong with data is said before any training.
+  if (options_.do_eval) validation_ = data(Split::validation);
+  if (options_.do_predict) test_ = data(Split::test);
+  if (options_.do_train && !train(checkpoint)) return kExitTerminated;
+  if (validation_) evaluate_and_save(Split::validation, *validation_);
+  if (test_) evaluate_and_save(Split::test, *test_);
+  world_.barrier();
+  return 0;
+}
+
+void QaRun::load_model(bool resumes) {
   const fs::path model_dir = model_directory(options_.model_name_or_path, hub_, options_.model_revision);
-  const fs::path config_dir =
-      options_.config_name ? tokenizer_directory(*options_.config_name, hub_, options_.model_revision) : model_dir;
-  config_ = read_config(config_dir / "config.json");
-  tokenizer_ = load_tokenizer(
-      options_.tokenizer_name ? tokenizer_directory(*options_.tokenizer_name, hub_, options_.model_revision) : model_dir);
+  const auto other = [&](const std::optional<std::string>& name) {
+    return name ? tokenizer_directory(*name, hub_, options_.model_revision) : model_dir;
+  };
+  config_ = read_config(other(options_.config_name) / "config.json");
+  tokenizer_ = load_tokenizer(other(options_.tokenizer_name));
   if (tokenizer_->vocabulary_size() > config_.vocabulary)
     throw InvalidArgument(str("the tokenizer has ", tokenizer_->vocabulary_size(), " tokens, the model of ",
                               model_dir.string(), " knows ", config_.vocabulary, ": they do not belong together"));
   model_ = std::make_unique<QaModel>(config_);
   model_->checkpoint_gradients(options_.gradient_checkpointing);
+  if (resumes) return;  // the weights are the checkpoint's
   const LoadedWeights loaded = load_weights(*model_, model_dir, static_cast<uint64_t>(options_.seed));
   if (!loaded.new_ones.empty())
     say("the head for question answering is new: this model needs to be trained before it answers well");
-
-  // One rank looks after the folder, before hours are spent on what could not be kept; the others look at it afterwards.
-  if (world_.is_first() && (options_.do_train || options_.do_eval || options_.do_predict)) {
-    check_writable(output_dir_);
-    remove_remains(output_dir_);
-  }
-  world_.barrier();
-  if (options_.do_train && !train()) return kExitTerminated;
-  if (options_.do_eval) {
-    if (!validation_) validation_ = data(Split::validation);
-    evaluate_and_save(Split::validation, *validation_);
-  }
-  if (options_.do_predict) evaluate_and_save(Split::test, data(Split::test));
-  world_.barrier();
-  return 0;
 }
 
-bool QaRun::train() {
-  const std::optional<fs::path> checkpoint = checkpoint_to_resume();
-  if (const auto why = why_not_output_dir(options_, checkpoint.has_value())) throw InvalidArgument(*why);
-  world_.barrier();  // all have looked before anything is written
+bool QaRun::train(const std::optional<fs::path>& checkpoint) {
   const QaData train_data = data(Split::train);
   optimizer_ = std::make_unique<AdamW>(model_->parameters(), AdamWOptions{options_.adam_beta1, options_.adam_beta2,
                                                                           options_.adam_epsilon, options_.weight_decay});
@@ -202,10 +202,8 @@ bool QaRun::train_steps(Training& training, Journal& journal) {
     const TrainerState& state = journal.state();
     if (due(options_.logging_strategy, state.logging_steps) || (step == 1 && options_.logging_first_step))
       journal.report(training, training.report());
-    if (due(options_.eval_strategy, state.eval_steps)) {
-      if (!validation_) validation_ = data(Split::validation);
+    if (due(options_.eval_strategy, state.eval_steps))
       journal.log(evaluate(Split::validation, *validation_, training.epochs_done()));
-    }
     const bool terminate = told_to_terminate();
     if (terminate || due(options_.save_strategy, state.save_steps)) save(training, journal);
     if (!terminate) continue;
@@ -273,9 +271,8 @@ void QaRun::save(Training& training, Journal& journal) {
 
 Json QaRun::evaluate(Split split, const QaData& data, std::optional<double> epoch) {
   const double start = now();
-  const Logits logits =
-      compute_logits(options_.bf16_full_eval && native_bf16_ ? model_->in_bf16() : *model_, data.features,
-                     tokenizer_->pair_template(), options_.per_device_eval_batch_size, world_, [](size_t, size_t) {});
+  const Logits logits = compute_logits(options_.bf16_full_eval && native_bf16_ ? model_->in_bf16() : *model_, data.features,
+                                       tokenizer_->pair_template(), options_.per_device_eval_batch_size, world_);
   const std::string prefix = split == Split::test ? "predict" : "eval";
   Json metrics = Json::object();
   if (world_.is_first()) {

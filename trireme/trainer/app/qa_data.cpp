@@ -16,9 +16,7 @@ std::filesystem::path file_of(const QaOptions& options, Split split, const HubSe
   const auto& given = split == Split::train        ? options.train_file
                       : split == Split::validation ? options.validation_file
                                                    : options.test_file;
-  const char* flags[] = {"--do_train requires --train_file", "--do_eval requires --validation_file",
-                         "--do_predict requires --test_file"};
-  if (!given) throw InvalidArgument(str(flags[static_cast<size_t>(split)], ", or --dataset_name"));
+  TRIREME_ENFORCE(given, "parse_qa() lets nothing pass that has no file");
   return *given;
 }
 
@@ -37,7 +35,7 @@ QaData load_data(const QaOptions& options, Split split, const Tokenizer& tokeniz
   const int64_t limit = limit_of(options, split).value_or(-1);
   // A test set may come without answers.
   data.examples = read_squad(data.file, {.answers_wanted = split != Split::test, .max_samples = limit});
-  if (split == Split::train && !options.version_2_with_negative) require_answers(data.examples, data.file.string());
+  if (split != Split::test && !options.version_2_with_negative) require_answers(data.examples, data.file.string());
   data.features = make_features(data.examples, tokenizer,
                                 {.max_length = std::min(options.max_seq_length, longest),
                                  .doc_stride = options.doc_stride,

@@ -35,9 +35,9 @@ struct HubSettings {
 
   std::function<void(const HubProgress&)> progress;  // a few times a second, from the thread that called
 
-  // From Hugging Face's variables (HF_ENDPOINT, HF_TOKEN, HF_HOME ...) and TRIREME_SQUAD_URL. `cache_dir` is the flag of
-  // that name: if not empty, it outranks the variables. InvalidArgument if one is malformed.
-  static HubSettings from_environment(const std::filesystem::path& cache_dir = {});
+  // From Hugging Face's variables (HF_ENDPOINT, HF_TOKEN, HF_HOME ...) and TRIREME_SQUAD_URL. `cache_dir` and `token` are
+  // the flags of those names: where not empty, they outrank the variables. InvalidArgument if one is malformed.
+  static HubSettings from_environment(const std::filesystem::path& cache_dir = {}, const std::string& token = "");
 };
 
 // The directory of a model: `name_or_path` itself if it is one with a config.json, else the snapshot of the hub's model of

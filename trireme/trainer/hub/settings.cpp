@@ -112,13 +112,13 @@ void set_seconds(const char* name, std::chrono::seconds& seconds) {
 
 }  // namespace
 
-HubSettings HubSettings::from_environment(const fs::path& cache_dir) {
+HubSettings HubSettings::from_environment(const fs::path& cache_dir, const std::string& token) {
   HubSettings settings;
   if (const std::string endpoint = variable({"HF_ENDPOINT"}); !endpoint.empty())
     settings.endpoint = base_url("HF_ENDPOINT", endpoint);
   settings.squad_url = base_url("TRIREME_SQUAD_URL", env::text("TRIREME_SQUAD_URL"));
   settings.token_path = directory_of({"HF_TOKEN_PATH"}, "token");
-  settings.token = read_token(settings.token_path);
+  settings.token = token.empty() ? read_token(settings.token_path) : token;
   settings.cache_dir = cache_dir.empty()
                            ? directory_of({"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_CACHE"}, "hub")
                            : path_of(cache_dir.string());

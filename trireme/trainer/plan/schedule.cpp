@@ -58,9 +58,4 @@ double Schedule::at(int64_t steps_done) const {
   return learning_rate;
 }
 
-int64_t warmup_of(int64_t total_steps, int64_t warmup_steps, double warmup_ratio) {
-  if (warmup_steps > 0) return warmup_steps;
-  return static_cast<int64_t>(std::ceil(static_cast<double>(total_steps) * warmup_ratio));
-}
-
 }  // namespace trireme::trainer

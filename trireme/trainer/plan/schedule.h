@@ -22,7 +22,4 @@ struct Schedule {
   double at(int64_t steps_done) const;
 };
 
-// --warmup_steps, if given, else the share --warmup_ratio, rounded up.
-int64_t warmup_of(int64_t total_steps, int64_t warmup_steps, double warmup_ratio);
-
 }  // namespace trireme::trainer

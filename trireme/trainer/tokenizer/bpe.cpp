@@ -24,8 +24,7 @@ struct Bpe::Candidate {
 };
 
 Bpe::Bpe(const JsonPlace& place, const TokenList& tokens)
-    : where_(place.where()),
-      vocabulary_(tokens, place.where() + ".vocab"),
+    : VocabularyModel(place, tokens),
       unknown_(place.string_or("unk_token", "")),
       prefix_(place.string_or("continuing_subword_prefix", "")),
       suffix_(place.string_or("end_of_word_suffix", "")),

@@ -7,15 +7,11 @@
 
 namespace trireme::trainer {
 
-class Bpe final : public Model {
+class Bpe final : public VocabularyModel {
  public:
   Bpe(const JsonPlace& place, const TokenList& tokens);
 
   void tokenize(std::string_view word, std::vector<Token>& tokens) const override;
-  std::optional<int32_t> find(std::string_view token) const override { return vocabulary_.find(token); }
-  std::string_view token(int32_t id) const override { return vocabulary_.token(id); }
-  size_t size() const override { return vocabulary_.size(); }
-  int32_t highest_id() const override { return vocabulary_.highest_id(); }
 
  private:
   struct Merge {
@@ -40,8 +36,6 @@ class Bpe final : public Model {
   int32_t unknown_id() const;
   void join(std::vector<Symbol>& symbols) const;
 
-  std::string where_;
-  Vocabulary vocabulary_;
   std::unordered_map<uint64_t, Merge> merges_;  // by both ids
   std::string unknown_, prefix_, suffix_;       // empty: none
   bool has_unknown_, fuse_unknown_, byte_fallback_, ignore_merges_;

@@ -33,6 +33,22 @@ class Model {
   virtual std::string_view written(const Token& found, std::string_view word) const { return token(found.id); }
 };
 
+// One that is a vocabulary and rules of how to use it.
+class VocabularyModel : public Model {
+ public:
+  std::optional<int32_t> find(std::string_view token) const final { return vocabulary_.find(token); }
+  std::string_view token(int32_t id) const final { return vocabulary_.token(id); }
+  size_t size() const final { return vocabulary_.size(); }
+  int32_t highest_id() const final { return vocabulary_.highest_id(); }
+
+ protected:
+  VocabularyModel(const JsonPlace& place, const TokenList& tokens)
+      : where_(place.where()), vocabulary_(tokens, where_ + ".vocab") {}
+
+  std::string where_;
+  Vocabulary vocabulary_;
+};
+
 // `tokens` is what stood in the object "vocab" of the model, if it was one (see tokenizer_json.h).
 std::unique_ptr<Model> make_model(const JsonPlace& place, const TokenList& tokens);
 

@@ -8,10 +8,7 @@
 namespace trireme::trainer {
 
 WordPiece::WordPiece(const JsonPlace& place, const TokenList& tokens)
-    : where_(place.where()),
-      unknown_(place["unk_token"].string()),
-      vocabulary_(tokens, place.where() + ".vocab"),
-      max_characters_(0) {
+    : VocabularyModel(place, tokens), unknown_(place["unk_token"].string()), max_characters_(0) {
   place["vocab"].object();
   const int64_t limit = place["max_input_chars_per_word"].integer();
   if (limit < 0) place["max_input_chars_per_word"].refuse("must not be negative");

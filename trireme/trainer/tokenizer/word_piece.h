@@ -5,21 +5,16 @@
 
 namespace trireme::trainer {
 
-class WordPiece final : public Model {
+class WordPiece final : public VocabularyModel {
  public:
   WordPiece(const JsonPlace& place, const TokenList& tokens);
 
   void tokenize(std::string_view word, std::vector<Token>& tokens) const override;
-  std::optional<int32_t> find(std::string_view token) const override { return vocabulary_.find(token); }
-  std::string_view token(int32_t id) const override { return vocabulary_.token(id); }
-  size_t size() const override { return vocabulary_.size(); }
-  int32_t highest_id() const override { return vocabulary_.highest_id(); }
 
  private:
   void push_unknown(std::string_view word, std::vector<Token>& tokens) const;
 
-  std::string where_, unknown_;
-  Vocabulary vocabulary_;
+  std::string unknown_;
   // Tokens with the prefix, without it ("ing" for "##ing"): no string is put together to look one up.
   StringMap<int32_t> continuing_;
   size_t max_characters_;

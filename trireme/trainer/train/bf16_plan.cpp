@@ -9,46 +9,32 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <csignal>
-#include <cstring>
-#include <fstream>
 #include <iomanip>
-#include <sstream>
-#include <utility>
 
 #include "trireme/base/env.h"
 #include "trireme/base/error.h"
 #include "trireme/base/fd.h"
+#include "trireme/cpu/features.h"
+#include "trireme/trainer/train/seconds.h"
 
 namespace trireme::trainer {
 namespace {
 
 constexpr int kTrialMs = 60'000;
-// By their flag in /proc/cpuinfo.
-constexpr std::array<std::pair<const char*, const char*>, 2> kInstructions{
-    {{"amx_bf16", "AMX-BF16"}, {"avx512_bf16", "AVX512-BF16"}}};
-
-std::string instructions_in(const std::filesystem::path& cpuinfo) {
-  std::ifstream file(cpuinfo);
-  std::string line, found;
-  while (std::getline(file, line) && !line.starts_with("flags")) {
-  }
-  std::istringstream words(line);
-  for (std::string word; words >> word;)
-    for (const auto& [flag, name] : kInstructions)
-      if (word == flag) found += trireme::str(found.empty() ? "" : " and ", name);
-  return found;
+std::string instructions() {
+  const cpu::Features features = cpu::read_features();
+  if (features.amx_bf16 && features.avx512_bf16) return "AMX-BF16 and AVX512-BF16";
+  return features.amx_bf16 ? "AMX-BF16" : features.avx512_bf16 ? "AVX512-BF16" : "";
 }
 
 double seconds_of_product(at::ScalarType type) {
   const at::Tensor x = at::ones({512, 512}, type);
   double best = 1e9;
   for (int i = 0; i < 8; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+    const double start = now();
     const at::Tensor y = at::mm(x, x);
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    best = std::min(best, now() - start);
     if (y[0][0].item<float>() != 512) ::_exit(3);
   }
   return best;
@@ -97,9 +83,9 @@ Bf16Plan in_fp32(const std::string& why) { return {false, "bf16: computes in fp3
 
 }  // namespace
 
-Bf16Plan bf16_plan(const std::filesystem::path& cpuinfo) {
+Bf16Plan bf16_plan() {
   const std::string choice = env::text("TRIREME_BF16"), limit = env::text("TRIREME_MAX_ISA");
-  const std::string has = instructions_in(cpuinfo);
+  const std::string has = instructions();
   if (choice == "native")
     return native(
         trireme::str("TRIREME_BF16=native", has.empty() ? "; this CPU has no instructions for it, which is slow" : ""));

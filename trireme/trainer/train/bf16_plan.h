@@ -2,7 +2,6 @@
 // fp32's, as they are by far without instructions for them, the run computes in fp32.
 #pragma once
 
-#include <filesystem>
 #include <string>
 
 namespace trireme::trainer {
@@ -15,6 +14,6 @@ struct Bf16Plan {
 // By TRIREME_BF16, TRIREME_MAX_ISA and the CPU's own word, which a child process tries: virtual machines are known that
 // offer AMX and end a process that uses it with an illegal instruction. It forks: to be called before torch has started
 // threads.
-Bf16Plan bf16_plan(const std::filesystem::path& cpuinfo = "/proc/cpuinfo");
+Bf16Plan bf16_plan();
 
 }  // namespace trireme::trainer

@@ -77,7 +77,7 @@ Standing read_our_state(const fs::path& path, int64_t samples, int64_t seed) {
   standing.loss_since_report = state["loss_since_report"].number();
   standing.steps_since_report = state["steps_since_report"].integer();
   standing.tokens_seen = state["tokens_seen"].integer();
-  if (standing.samples_done < 0 || standing.samples_done > samples || standing.global_step < 0 || standing.epoch < 0)
+  if (standing.samples_done < 0 || standing.samples_done >= samples || standing.global_step < 0 || standing.epoch < 0)
     state.refuse("its numbers cannot be those of a run");
   return standing;
 }
@@ -92,7 +92,11 @@ Standing read_hf_state(const fs::path& path, int64_t samples) {
   if (standing.global_step < 0 || !(epochs >= 0)) state.refuse("its numbers cannot be those of a run");
   standing.epoch = static_cast<int64_t>(std::floor(epochs + 1e-9));
   const double part = std::max(0.0, epochs - static_cast<double>(standing.epoch));
-  standing.samples_done = std::min(samples, static_cast<int64_t>(std::llround(part * static_cast<double>(samples))));
+  standing.samples_done = static_cast<int64_t>(std::llround(part * static_cast<double>(samples)));
+  if (standing.samples_done >= samples) {  // but for rounding, the epoch was over
+    ++standing.epoch;
+    standing.samples_done = 0;
+  }
   return standing;
 }
 

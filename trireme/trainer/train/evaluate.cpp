@@ -31,7 +31,7 @@ Logits::Logits(const std::vector<Feature>& features, at::Tensor values) : values
 }
 
 Logits compute_logits(const QaModel& model, const std::vector<Feature>& features, const PairTemplate& pair,
-                      int64_t batch_size, const World& world, const std::function<void(size_t done, size_t all)>& progress) {
+                      int64_t batch_size, const World& world) {
   const at::NoGradGuard no_grad;
   std::vector<int32_t> all(features.size());
   std::iota(all.begin(), all.end(), 0);
@@ -52,7 +52,6 @@ Logits compute_logits(const QaModel& model, const std::vector<Feature>& features
       from += count;
     }
     done += which.size();
-    progress(done, mine.size());
   }
   // Each place was filled by one rank, and is zero on the others.
   world.sum(values);

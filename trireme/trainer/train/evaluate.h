@@ -1,7 +1,6 @@
 // The logits of every feature, computed by all ranks together.
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "trireme/trainer/squad/postprocess.h"
@@ -24,6 +23,6 @@ class Logits {
 // Collective; every rank gets all of them. `batch_size` features are computed at a time. `progress` is told how many
 // features of this rank's share are done.
 Logits compute_logits(const QaModel& model, const std::vector<Feature>& features, const PairTemplate& pair,
-                      int64_t batch_size, const World& world, const std::function<void(size_t done, size_t all)>& progress);
+                      int64_t batch_size, const World& world);
 
 }  // namespace trireme::trainer

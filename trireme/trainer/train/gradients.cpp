@@ -5,7 +5,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <chrono>
+#include "trireme/trainer/train/seconds.h"
 
 namespace trireme::trainer {
 
@@ -112,12 +112,12 @@ void Gradients::finish() {
     if (!has_value_[i]) values_[i].zero_();
   for (auto& bucket : buckets_) bucket->missing = 0;
   send_ready();
-  const auto start = std::chrono::steady_clock::now();
+  const double start = now();
   for (auto& bucket : buckets_) {
     bucket->work->wait(kNoTimeout);
     bucket->work.reset();
   }
-  wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  wait_seconds_ += now() - start;
 }
 
 }  // namespace trireme::trainer

@@ -14,11 +14,10 @@
 #include "trireme/base/error.h"
 #include "trireme/torch_ext/ops/ops.h"
 #include "trireme/torch_ext/ops/optimizers.h"
+#include "trireme/trainer/train/seconds.h"
 
 namespace trireme::trainer {
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // Dropout's masks come from torch's generator: put it where this micro-batch of this rank has it, in every run.
 void seed_generator(int64_t seed, int64_t step, int64_t micro_batch, int rank) {
@@ -40,6 +39,12 @@ int64_t bucket_bytes(const QaOptions& options) {
   return options.ddp_bucket_cap_mb ? *options.ddp_bucket_cap_mb << 20 : Gradients::kBucketBytes;
 }
 
+// This rank's, or nothing.
+std::string ledger_of(const World& world) {
+  const std::string name = env::text("TRIREME_LEDGER");
+  return name.empty() ? "" : trireme::str(name, ".", world.rank());
+}
+
 int64_t steps_an_epoch(const QaOptions& options, int64_t samples, int64_t a_step) {
   const int64_t whole = samples / a_step;
   if (options.dataloader_drop_last && whole > 0) return whole;
@@ -58,7 +63,8 @@ Training::Training(const QaOptions& options, const World& world, QaModel& model,
       pair_(pair),
       costs_(costs_of(features, model.config())),
       gradients_(model.parameters(), world, bucket_bytes(options)),
-      sampler_(static_cast<int64_t>(features.size()), static_cast<uint64_t>(options.sampling_seed())) {
+      sampler_(static_cast<int64_t>(features.size()), static_cast<uint64_t>(options.sampling_seed())),
+      ledger_(ledger_of(world)) {
   if (features.empty()) throw InvalidArgument("there is nothing to train on: no features were made of the training data");
   standing_.samples_a_step = samples_a_step(options, world);
   steps_of_epoch_ = steps_an_epoch(options, sampler_.samples(), standing_.samples_a_step);
@@ -182,12 +188,11 @@ int64_t Training::dense_parameters() const {
 RankTimes Training::times() const { return {seconds_ - gradients_.wait_seconds(), gradients_.wait_seconds()}; }
 
 void Training::write_ledger(const std::vector<std::vector<int32_t>>& bins) const {
-  const std::string path = env::text("TRIREME_LEDGER");
-  if (path.empty()) return;
-  std::ofstream ledger(trireme::str(path, ".", world_.rank()), std::ios::app);
+  if (ledger_.empty()) return;
+  std::ofstream ledger(ledger_, std::ios::app);
   for (size_t bin = static_cast<size_t>(world_.rank()); bin < bins.size(); bin += static_cast<size_t>(world_.size()))
     for (int32_t sample : bins[bin]) ledger << standing_.global_step << ' ' << standing_.epoch << ' ' << sample << '\n';
-  if (!ledger.flush()) throw IoError(trireme::str("cannot write the ledger ", path, ".", world_.rank()));
+  if (!ledger.flush()) throw IoError("cannot write the ledger " + ledger_);
 }
 
 }  // namespace trireme::trainer

@@ -87,6 +87,7 @@ class Training {
   const std::vector<float> costs_;
   Gradients gradients_;
   Sampler sampler_;
+  const std::string ledger_;  // empty: none is kept
   Schedule schedule_;
   int64_t steps_of_epoch_ = 0, total_steps_ = 0;
   Standing standing_;
