@@ -14,7 +14,7 @@ import time
 import pytest
 
 from .read_events import read_with_tensorboard
-from .runs import TRIREME, command, json_of, ledger, needs_program, questions, run, tiny_model
+from .runs import REPOSITORY, TRIREME, command, json_of, ledger, needs_program, questions, run, tiny_model
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -100,6 +100,26 @@ def test_transformers_loads_the_model_and_gives_the_same_answers(flags, data, tm
         assert mine["start_logit"] + mine["end_logit"] == pytest.approx(scores[i, j], abs=1e-4)
         if sorted(scores.values())[-1] - sorted(scores.values())[-2] > 1e-4:
             assert answers[question["id"]] == paragraph["context"][offsets[i][0] : offsets[j][1]]
+
+
+def test_questions_without_answers_predictions_and_evaluation_on_the_way(flags, tmp_path):
+    subprocess.run([sys.executable, REPOSITORY / "tools" / "make_questions.py", "--v2", "--train", "40", "--dev", "20", "--out", tmp_path], check=True)
+    dev = tmp_path / "dev.json"
+    run(
+        2, *flags, "--train_file", tmp_path / "train.json", "--validation_file", dev, "--test_file", dev, "--version_2_with_negative", "--do_predict",
+        "--eval_strategy", "epoch", "--max_seq_length", 100, "--doc_stride", 40,
+    )  # fmt: skip
+    out, ids = tmp_path / "out", {q["id"] for a in json_of(dev)["data"] for p in a["paragraphs"] for q in p["qas"]}
+    results = json_of(out / "eval_results.json")
+    assert results["eval_total"] == len(ids) == results["eval_HasAns_total"] + results["eval_NoAns_total"] and results["eval_NoAns_total"] > 0
+    assert {"eval_exact", "eval_f1", "eval_best_f1", "eval_best_f1_thresh"} <= results.keys()
+    for prefix in ("eval", "predict"):
+        for name in ("predictions", "nbest_predictions", "null_odds"):
+            assert json_of(out / f"{prefix}_{name}.json").keys() == ids
+    assert json_of(out / "predict_predictions.json") == json_of(out / "eval_predictions.json")
+    assert json_of(out / "predict_results.json")["predict_samples"] == results["eval_samples"]
+    evaluated = [entry for entry in json_of(out / "trainer_state.json")["log_history"] if "eval_f1" in entry]
+    assert [entry["epoch"] for entry in evaluated] == [1.0, 2.0]
 
 
 def test_tensorboard_reads_the_events(flags, tmp_path):
