@@ -76,6 +76,9 @@ constexpr Variable kTable[] = {
      "1: training gives the same bits for any number of threads. Sets MKL_CBWR before torch's first matrix product; see "
      "docs/compute.md."},
     {"TRIREME_DISABLE", Type::flag, "0", "", "1: trireme.optimize changes nothing; see docs/optimize.md."},
+    {"TRIREME_KEEP_BLOCKS", Type::flag, "1", "",
+     "1: trireme.optimize and `trireme qa` keep the memory of large tensors that are freed, for those of the next step. 0: it goes back to the "
+     "system's allocator."},
     {"TRIREME_VERIFY", Type::flag, "0", "",
      "1: an optimized encoder computes its first batch with transformers' own code as well and prints the difference."},
     {"TRIREME_AUTO", Type::flag, "0", "",

@@ -8,6 +8,7 @@ from typing import Any, overload
 import torch
 from torch import nn
 
+from trireme._library import ops as load_operators
 from trireme._optimize import encoders, generic, optimizers, precision
 from trireme._optimize.precision import Bf16Plan, bf16_plan
 from trireme._optimize.report import say
@@ -32,7 +33,7 @@ def optimize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None, d
     it (see ``bf16_plan``), else nothing changes.
 
     Names, state_dict, save_pretrained, hooks, DDP, FSDP2, gradient checkpointing and adapters keep working: what is not what it seems falls
-    back, part by part. Says once, on stderr, what was replaced and what was left. ``TRIREME_DISABLE=1`` turns it all off,
+    back, part by part. The memory of large CPU tensors is kept from step to step, in all of the process. Says once, on stderr, what was replaced and what was left. ``TRIREME_DISABLE=1`` turns it all off,
     ``TRIREME_VERIFY=1`` compares the first batch with transformers' own code.
     """
     if not isinstance(model, nn.Module):
@@ -43,6 +44,8 @@ def optimize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None, d
 
 
 def _optimize(model: nn.Module, optimizer: torch.optim.Optimizer | None, dtype: torch.dtype | None) -> list[str]:
+    load_operators()
+    torch.ops.trireme.keep_blocks()
     lines, packed = _optimize_encoders(model)
     lines += generic.switch_attention(model, packed)
     lines += generic.swap_modules(model, packed)

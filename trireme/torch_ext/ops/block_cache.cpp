@@ -2,40 +2,36 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <new>
-#include <vector>
+
+#include "trireme/base/env.h"
 
 namespace trireme::torch_ext {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kRegion = size_t{256} << 20;
+constexpr size_t kGrain = size_t{16} << 10;    // sizes and addresses of blocks are multiples
 constexpr size_t kSmallest = size_t{1} << 20;  // of torch's tensors that get a block
 
-// Up to an eighth more, so that batches of about the same length need blocks of the same size.
-size_t rounded(size_t bytes) {
-  const size_t step = std::max<size_t>(4096, std::bit_floor(std::max<size_t>(bytes, 1)) / 8);
-  return (bytes + step - 1) / step * step;
-}
+size_t round_up(size_t bytes, size_t step) { return (bytes + step - 1) / step * step; }
 
-// A block may serve for what is somewhat smaller.
-bool fits(size_t block, size_t bytes) { return block - bytes <= bytes / 4; }
-
-void* map(size_t bytes) {
-  // Huge pages begin at multiples of their size: what is mapped before and behind goes back.
-  const size_t slack = bytes >= kHugePage ? kHugePage : 0;
-  void* mapped = ::mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapped == MAP_FAILED) throw std::bad_alloc();
-  if (slack == 0) return mapped;
+// Huge pages begin at multiples of their size: what is mapped before and behind goes back. Null if the kernel refuses.
+char* map_region(size_t bytes) {
+  void* mapped =
+      ::mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
   auto* begin = static_cast<char*>(mapped);
-  const size_t before = (kHugePage - reinterpret_cast<uintptr_t>(begin) % kHugePage) % kHugePage;
+  const size_t before = round_up(reinterpret_cast<uintptr_t>(begin), kHugePage) - reinterpret_cast<uintptr_t>(begin);
   if (before > 0) ::munmap(begin, before);
-  if (slack > before) ::munmap(begin + before + bytes, slack - before);
+  if (before < kHugePage) ::munmap(begin + before + bytes, kHugePage - before);
   ::madvise(begin + before, bytes, MADV_HUGEPAGE);  // refused where the kernel has none: small pages serve
   return begin + before;
 }
@@ -43,58 +39,93 @@ void* map(size_t bytes) {
 }  // namespace
 
 BlockCache::~BlockCache() {
-  for (const Free& each : free_) ::munmap(each.block, each.bytes);
+  for (const auto& [begin, bytes] : regions_) ::munmap(begin, bytes);
 }
 
-void* BlockCache::take(size_t bytes) {
-  const auto found = by_size_.lower_bound(bytes);
-  if (found == by_size_.end() || !fits(found->first, bytes)) return nullptr;
-  void* block = found->second->block;
-  used_[block] = found->first;
-  stats_.free_bytes -= found->first;
-  stats_.used_bytes += found->first;
-  free_.erase(found->second);
-  by_size_.erase(found);
-  return block;
+BlockCache::Blocks::iterator BlockCache::add_region(size_t bytes) {
+  size_t size = std::max(kRegion, round_up(bytes, kHugePage));
+  char* begin = map_region(size);
+  if (begin == nullptr && size > bytes)
+    begin = map_region(size = round_up(bytes, kHugePage));  // there may be a limit to address space
+  if (begin == nullptr) throw std::bad_alloc();
+  regions_.emplace_back(begin, size);
+  return blocks_.emplace(begin, Block{.bytes = size, .resident = 0, .used = false, .begins_region = true}).first;
+}
+
+// Leaves `bytes` in the block; the rest is a free block behind it.
+void BlockCache::split(Blocks::iterator block, size_t bytes) {
+  auto& [begin, whole] = *block;
+  const size_t rest = whole.bytes - bytes;
+  if (rest == 0) return;
+  const size_t resident = whole.resident - std::min(bytes, whole.resident);
+  blocks_.emplace(begin + bytes, Block{.bytes = rest, .resident = resident, .used = false, .begins_region = false});
+  free_.emplace(rest, begin + bytes);
+  whole.bytes = bytes;
+  whole.resident -= resident;
 }
 
 void* BlockCache::allocate(size_t bytes) {
   const std::lock_guard lock(mutex_);
-  bytes = rounded(bytes);
-  void* block = take(bytes);
-  if (block == nullptr) {
-    block = map(bytes);
-    used_[block] = bytes;
-    stats_.used_bytes += bytes;
-    ++stats_.mapped;
+  bytes = round_up(std::max<size_t>(bytes, 1), kGrain);
+  Blocks::iterator block;
+  if (const auto found = free_.lower_bound({bytes, nullptr}); found != free_.end()) {
+    block = blocks_.find(found->second);
+    free_.erase(found);
+  } else {
+    block = add_region(bytes);
   }
+  split(block, bytes);
+  block->second.used = true;
+  stats_.touched_bytes += bytes - block->second.resident;
+  stats_.resident_bytes += bytes - block->second.resident;
+  block->second.resident = bytes;
+  stats_.used_bytes += bytes;
   stats_.most_used_bytes = std::max(stats_.most_used_bytes, stats_.used_bytes);
-  return block;
+  trim();
+  return block->first;
 }
 
-bool BlockCache::free(void* block) {
+// Two free neighbours, of which `first` is not in free_ and `second` is.
+BlockCache::Blocks::iterator BlockCache::joined(Blocks::iterator first, Blocks::iterator second) {
+  Block &left = first->second, &right = second->second;
+  free_.erase({right.bytes, second->first});
+  if (right.resident > 0) {
+    stats_.resident_bytes += left.bytes - left.resident;
+    left.resident = left.bytes + right.resident;
+  }
+  left.bytes += right.bytes;
+  blocks_.erase(second);
+  return first;
+}
+
+bool BlockCache::free(void* address) {
   const std::lock_guard lock(mutex_);
-  const auto found = used_.find(block);
-  if (found == used_.end()) return false;
-  const size_t bytes = found->second;
-  used_.erase(found);
-  stats_.used_bytes -= bytes;
-  stats_.free_bytes += bytes;
-  free_.push_front({block, bytes});
-  by_size_.emplace(bytes, free_.begin());
+  auto block = blocks_.find(static_cast<char*>(address));
+  if (block == blocks_.end() || !block->second.used) return false;
+  block->second.used = false;
+  stats_.used_bytes -= block->second.bytes;
+  if (const auto next = std::next(block); next != blocks_.end() && !next->second.used && !next->second.begins_region)
+    joined(block, next);
+  if (!block->second.begins_region && !std::prev(block)->second.used) {
+    const auto previous = std::prev(block);
+    free_.erase({previous->second.bytes, previous->first});
+    free_.emplace(block->second.bytes, block->first);
+    block = joined(previous, block);
+  }
+  free_.emplace(block->second.bytes, block->first);
   trim();
   return true;
 }
 
+// The largest go first: they hold the most, and are the last to be wanted.
 void BlockCache::trim() {
-  // In the course of a step nearly all of it is free at some moment: what counts is all that the cache holds.
-  while (!free_.empty() && stats_.used_bytes + stats_.free_bytes > stats_.most_used_bytes + stats_.most_used_bytes / 4) {
-    const Free oldest = free_.back();
-    auto [first, last] = by_size_.equal_range(oldest.bytes);
-    by_size_.erase(std::find_if(first, last, [&](const auto& each) { return each.second->block == oldest.block; }));
-    free_.pop_back();
-    stats_.free_bytes -= oldest.bytes;
-    ::munmap(oldest.block, oldest.bytes);
+  const size_t limit = stats_.most_used_bytes + stats_.most_used_bytes / 8;
+  for (auto each = free_.rbegin(); each != free_.rend() && stats_.resident_bytes > limit; ++each) {
+    Block& block = blocks_.find(each->second)->second;
+    if (block.resident == 0) continue;
+    ::madvise(each->second, block.bytes, MADV_DONTNEED);
+    stats_.resident_bytes -= block.resident;
+    block.resident = 0;
   }
 }
 
@@ -138,8 +169,9 @@ class Allocator final : public c10::Allocator {
 
 void install_block_cache() {
   static Allocator allocator;
-  if (c10::GetCPUAllocator() == &allocator) return;
+  if (c10::GetCPUAllocator() == &allocator || !env::flag("TRIREME_KEEP_BLOCKS")) return;
   small_allocator() = c10::GetCPUAllocator();
+  ::pthread_atfork([] { cache().lock(); }, [] { cache().unlock(); }, [] { cache().unlock(); });
   c10::SetCPUAllocator(&allocator, /*priority=*/100);
 }
 

@@ -4,51 +4,62 @@
 #pragma once
 
 #include <cstddef>
-#include <list>
 #include <map>
 #include <mutex>
-#include <unordered_map>
+#include <set>
+#include <utility>
+#include <vector>
 
 namespace trireme::torch_ext {
 
 #pragma GCC visibility push(default)
 
-// Owns the blocks that are free, not those in use. Threads may share it. Blocks are aligned to 64 bytes, those of 2 MiB and
-// more to huge pages, for which the kernel is asked. What was freed and not used since longest goes back to the kernel when
-// more than a quarter of the largest sum ever in use is free.
+// An arena. It maps regions, for which the kernel is asked for huge pages, and cuts blocks from them: the smallest free
+// block that suffices, split; free neighbours become one. So steps of different lengths share memory. Pages go back to the
+// kernel only where fragments hold an eighth more than was ever in use at once. Threads may share it.
 class BlockCache {
  public:
   ~BlockCache();
 
-  // At least so many bytes; they are not cleared. Throws std::bad_alloc.
+  // At least so many bytes, aligned to a page; they are not cleared. Throws std::bad_alloc.
   void* allocate(size_t bytes);
   // What allocate() gave; false, and nothing else, for any other address.
   bool free(void* block);
 
   struct Stats {
-    size_t used_bytes = 0, most_used_bytes = 0, free_bytes = 0;
-    size_t mapped = 0;  // blocks that came from the kernel so far
+    size_t used_bytes = 0, most_used_bytes = 0;
+    size_t resident_bytes = 0;  // at most so many have pages
+    size_t touched_bytes = 0;   // so many came from the kernel so far, those that went back in between counted again
   };
   Stats stats() const;
 
- private:
-  struct Free {
-    void* block;
-    size_t bytes;
-  };
-  using Age = std::list<Free>;  // the one freed last comes first
+  // Around fork(): a child gets a cache that no thread was in the middle of.
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
 
-  void* take(size_t bytes);
+ private:
+  struct Block {
+    size_t bytes;
+    size_t resident;  // behind so many no page was touched
+    bool used;
+    bool begins_region;
+  };
+  using Blocks = std::map<char*, Block>;  // all of all regions, by address
+
+  Blocks::iterator add_region(size_t bytes);
+  void split(Blocks::iterator block, size_t bytes);
+  Blocks::iterator joined(Blocks::iterator first, Blocks::iterator second);
   void trim();
 
   mutable std::mutex mutex_;
-  std::unordered_map<void*, size_t> used_;
-  Age free_;
-  std::multimap<size_t, Age::iterator> by_size_;
+  Blocks blocks_;
+  std::set<std::pair<size_t, char*>> free_;  // by size
+  std::vector<std::pair<char*, size_t>> regions_;
   Stats stats_;
 };
 
-// From now on torch's CPU tensors of 1 MiB and more come from a BlockCache; smaller ones as before. Once per process.
+// From now on torch's CPU tensors of 1 MiB and more come from a BlockCache; smaller ones as before. Once per process, which
+// may fork. TRIREME_KEEP_BLOCKS=0: nothing happens.
 void install_block_cache();
 
 #pragma GCC visibility pop
