@@ -10,7 +10,7 @@ import pytest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 BUILD = pathlib.Path(os.environ.get("TRIREME_BUILD_DIR", REPOSITORY / "build" / "release")).resolve()
-TOP_FOLDERS = ("bench", "cmake", "docs", "examples", "include", "python", "tests", "tools", "trireme")
+TOP_FOLDERS = ("bench", "cmake", "deploy", "docs", "examples", "include", "python", "tests", "tools", "trireme")
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 COMMAND = re.compile(r"^    ([^ #|+].*)$", re.MULTILINE)
@@ -19,8 +19,9 @@ CODE_BLOCK = re.compile(r"^    .*(?:\n+    .*)*", re.MULTILINE)
 # What a translation leaves as it is.
 NAME_OR_NUMBER = re.compile(r"`[^`]+`|\d+(?:\.\d+)*")
 GUIDE = REPOSITORY / "docs" / "guides" / "README.md"
-# Folders in which somebody builds or lives. Written so that this file does not contain them.
-MACHINE_PATH = re.compile(r"(?<![\w.}~/-])/(?:work|root|home/\w+|tmp/peers)(?![\w.-])")
+# Folders in which somebody builds or lives, but for the home of the images' user. Written so that this file does not contain them.
+MACHINE_PATH = re.compile(r"(?<![\w.}~/-])/(?:work|root|home/(?!trireme\b)\w+|tmp/peers)(?![\w.-])")
+IMAGE = re.compile(r"trireme/(?:trainer|huggingface):\d[\d.]*")
 
 
 def tracked() -> list[pathlib.Path]:
@@ -60,8 +61,9 @@ def outline(document: pathlib.Path) -> dict[str, list]:
 
 
 def repository_paths(words: list[str]) -> list[str]:
-    """Those words that name something of this repository, not of a build or of a folder that a shell variable holds."""
-    names = [word.removeprefix("./").rstrip("/").split(":")[0] for word in words if not re.search(r"^\$|\*|\.\.\.|/\.", word)]
+    """Those words that name something of this repository, not of a build, an image or a folder that a shell variable holds."""
+    words = [word for word in words if not re.search(r"^\$|\*|\.\.\.|/\.", word) and not IMAGE.fullmatch(word)]
+    names = [word.removeprefix("./").rstrip("/").split(":")[0] for word in words]
     return [name for name in names if name.endswith(".sh") or name.split("/")[0] in TOP_FOLDERS and "/" in name]
 
 
