@@ -57,7 +57,7 @@ def build_command(
 ) -> list[str]:
     """`mounts` appear read-only below /mnt, by name; `caches` are writable folders by their path inside. Neither stays in the image."""
     at = shlex.quote(str(root))
-    lines = ["set -e", *_mounts(root), f"touch {at}/etc/resolv.conf {at}/etc/hosts", *_bind(pathlib.Path("/etc/resolv.conf"), root / "etc/resolv.conf", True)]
+    lines = ["set -e", *_mounts(root), f"touch {at}/etc/resolv.conf", *_bind(pathlib.Path("/etc/resolv.conf"), root / "etc/resolv.conf", True)]
     lines.append(f"mount -t tmpfs -o mode=755,size=1m tmpfs {at}/mnt")
     for name, source in mounts.items():
         target = root / "mnt" / name
@@ -76,8 +76,10 @@ def container_command(
     at = shlex.quote(str(root))
     for path in volumes:  # as an engine does, before the root becomes read-only
         (root / path.lstrip("/")).mkdir(parents=True, exist_ok=True)
+    (root / "etc/hosts").touch()
     lines = ["set -e", *(["ip link set lo up"] if own_network else []), *_bind(root, root, True), *_mounts(root)]
-    lines += [*_bind(pathlib.Path("/etc/hosts"), root / "etc/hosts", True), f"mount -t tmpfs -o mode=1777,size=512m tmpfs {at}/tmp"]
+    # A copy: what a host of tests/cluster has there is a file without a name.
+    lines += [f"cat /etc/hosts >{at}/dev/hosts", *_bind(root / "dev/hosts", root / "etc/hosts", True), f"mount -t tmpfs -o mode=1777,size=512m tmpfs {at}/tmp"]
     for path, source in volumes.items():
         lines += _bind(source, root / path.lstrip("/"), False)
     drop = "/usr/bin/setpriv --reuid 1000 --regid 1000 --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all"
