@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterator
 
 from .chroot import build_command, container_command
-from .dockerfile import Dockerfile, DockerfileError, Instruction, Stage, expand, parse
+from .dockerfile import Dockerfile, DockerfileError, Instruction, expand, parse
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 DEADLINE_S = 3 * 3600  # of one RUN; compiling everything on two busy cores takes long
@@ -41,6 +41,7 @@ class Ignore:
     def __init__(self, text: str):
         lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
         self._rules = [(not line.startswith("!"), self._regex(line.removeprefix("!").strip("/"))) for line in lines]
+        self._kept = [line[1:].strip("/") for line in lines if line.startswith("!")]
 
     @staticmethod
     def _regex(pattern: str) -> re.Pattern:
@@ -54,12 +55,20 @@ class Ignore:
                 ignored = ignores
         return ignored
 
+    def whole(self, folder: str) -> bool:
+        """Is nothing below it kept either?"""
+        return self(folder) and not any(kept.startswith(folder + "/") for kept in self._kept)
+
 
 def context_files(folder: pathlib.Path) -> list[str]:
     """What `docker build FOLDER` would send: every file that .dockerignore leaves."""
     ignored = Ignore((folder / ".dockerignore").read_text())
-    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=folder, capture_output=True, text=True, check=True)
-    return [name for name in listed.stdout.split("\0") if name and (folder / name).is_file() and not ignored(name)]
+    names = []
+    for path, folders, files in os.walk(folder):
+        relative = pathlib.Path(path).relative_to(folder)
+        folders[:] = [each for each in folders if not ignored.whole(str(relative / each))]
+        names += [str(relative / each) for each in files if not ignored(str(relative / each))]
+    return sorted(names)
 
 
 def pip_settings() -> tuple[dict[str, str], dict[str, pathlib.Path]]:
@@ -132,13 +141,12 @@ class Image:
 class Builder:
     """Owns `folder`, which holds one folder per stage and stays, as a cache; another Builder waits until this one ends.
 
-    `contexts` replaces stages by folders, as docker build --build-context NAME=FOLDER does. `mounts` are folders that RUN lines find below /mnt.
+    `arguments` are those of docker build --build-arg; `mounts` are folders that RUN lines find below /mnt.
     """
 
-    def __init__(self, folder: pathlib.Path, *, arguments: dict[str, str] | None = None, contexts=None, mounts: dict[str, pathlib.Path] | None = None):
+    def __init__(self, folder: pathlib.Path, *, arguments: dict[str, str] | None = None, mounts: dict[str, pathlib.Path] | None = None):
         self._folder = folder
         self._arguments = arguments or {}
-        self._contexts: dict[str, pathlib.Path] = contexts or {}
         self._pip, pip_mounts = pip_settings()
         self._mounts = {**pip_mounts, **(mounts or {})}
         self._dockerfile: Dockerfile = parse((REPOSITORY / "deploy" / "docker" / "Dockerfile").read_text(), self._arguments)
@@ -154,6 +162,9 @@ class Builder:
     def __exit__(self, *exception) -> None:
         self._lock.close()
 
+    def argument(self, name: str) -> str | None:
+        return self._arguments.get(name)
+
     def build(self, name: str) -> Image:
         """Builds the stage and what it needs. A failure carries the last lines of what the RUN line said."""
         root, config = self._stage(name)
@@ -166,7 +177,9 @@ class Builder:
         else:
             base, config = self._debian(stage.base), dict(environment={}, user="0", workdir="/", entrypoint=[], cmd=[])
         root, record = self._folder / name, self._folder / f"{name}.json"
-        stamp = digest(self._stamp(base), [self._inputs(each) for each in stage.instructions], self._arguments)
+        declared = {name for each in stage.instructions if each.name == "ARG" for name in each.pairs()}
+        given = {name: value for name, value in self._arguments.items() if name in declared}
+        stamp = digest(self._stamp(base), [self._inputs(each) for each in stage.instructions], given)
         if record.exists() and (known := json.loads(record.read_text()))["stamp"] == stamp:
             return root, known["config"]
         record.unlink(missing_ok=True)
@@ -190,8 +203,6 @@ class Builder:
             source = each.flag("from")
             if source is None:
                 parts.append(digest_of_files([REPOSITORY / name for pattern in each.words()[:-1] for name in self.matching(pattern)]))
-            elif source in self._contexts:
-                parts.append(digest_of_files([path for path in self._contexts[source].rglob("*") if path.is_file()]))
             else:
                 parts.append(self._stamp(self._stage(source)[0]))
         return parts
@@ -243,8 +254,7 @@ class Builder:
                     inside = name.removeprefix(pattern + "/") if name.startswith(pattern + "/") else pathlib.Path(name).name
                     yield REPOSITORY / name, inside
                 continue
-            root = self._contexts[source] if source in self._contexts else self._stage(source)[0]
-            found = glob.glob(str(root / word.lstrip("/")))
+            found = glob.glob(str(self._stage(source)[0] / word.lstrip("/")))
             if not found:
                 raise DockerfileError(f"line {copy.line}: {word} is not in stage {source}")
             for path in map(pathlib.Path, found):
@@ -293,7 +303,7 @@ class StageRun:
 
     def _arg(self, each: Instruction) -> None:
         for name, value in each.pairs().items():
-            self._args[name] = self._builder._arguments.get(name, expand(value, self._values()))
+            self._args[name] = self._builder.argument(name) or expand(value, self._values())
 
     def _env(self, each: Instruction) -> None:
         self._environment |= {name: expand(value, self._values()) for name, value in each.pairs().items()}
