@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How does `trireme qa` scale: on the ranks of one host, between hosts over slow links, and, by a model checked against both, on larger clusters?
 
-    .venv/bin/python bench/scaling/run.py --train_file train.json [--models minilm,base] [--ranks 1,2,4,8] [--mbit 100,1000,0] [--steps 12] [--repeat 3] [--json]
+    .venv/bin/python bench/scaling/run.py --train_file train.json [--models minilm,base] [--ranks 1,2,4,8] [--mbit 100,1000,0] [--steps 8] [--repeat 3] [--json]
     .venv/bin/python bench/scaling/run.py --page      # writes the tables of docs/scaling.md from bench/results/scaling.json
 
 A rank has one thread and 12 samples of SQuAD a step, whatever their number (weak scaling). The time of a step is that between the lines that report two
@@ -29,7 +29,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[1]), str(HERE)]
 import qa_runs  # noqa: E402
 import page  # noqa: E402
-from model import ENCODERS, Machine, Network, efficiency, step  # noqa: E402
+from model import ENCODERS, Machine, Network, step  # noqa: E402
 
 from tests.cluster.hosts import Cluster, why_not  # noqa: E402
 
@@ -37,6 +37,7 @@ TRIREME = pathlib.Path(os.environ.get("TRIREME_BUILD_DIR", qa_runs.REPOSITORY / 
 RESULTS = HERE.parent / "results" / "scaling.json"
 STEP = re.compile(r"^step (\d+)/")
 WARM_UP = 3
+MOST_OF_OTHERS = 0.05
 BATCH, SMALL_BATCH = 12, 4
 MIB = 1 << 20
 SMALL_BYTES, LARGE_BYTES = 4096, 16 * MIB
@@ -242,6 +243,19 @@ def predictions(machine: Machine, collectives: dict, tokens: float) -> list[dict
     return rows
 
 
+def others_share() -> float:
+    """What other programs take of this machine's processors, over two seconds in which this one sleeps."""
+
+    def ticks() -> tuple[int, int]:
+        fields = [int(each) for each in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        return sum(fields), fields[3] + fields[4]  # idle, and waiting for a disk
+
+    total, idle = ticks()
+    time.sleep(2)
+    later_total, later_idle = ticks()
+    return 1 - (later_idle - idle) / (later_total - total)
+
+
 def cpu_name() -> str:
     lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
     return next((each.split(":", 1)[1].strip() for each in lines if each.startswith("model name")), "unknown")
@@ -271,10 +285,11 @@ def main() -> int:
     parser.add_argument("--models", type=lambda text: text.split(","), default=["minilm", "base"])
     parser.add_argument("--ranks", type=lambda text: [int(each) for each in text.split(",")], default=[1, 2, 4, 8])
     parser.add_argument("--mbit", type=lambda text: [float(each) for each in text.split(",")], default=[100, 1000, 0])
-    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--samples", type=int, default=4000, help="read so many questions of the file")
     parser.add_argument("--deadline", type=float, default=3600, help="seconds that one run may take")
+    parser.add_argument("--busy", action="store_true", help="run on a busy machine, too; nothing is written then")
     parser.add_argument("--json", action="store_true", help="write bench/results/scaling.json")
     parser.add_argument("--page", action="store_true", help="write the tables of docs/scaling.md from bench/results/scaling.json")
     arguments = parser.parse_args()
@@ -283,9 +298,11 @@ def main() -> int:
             sys.exit(f"{TRIREME} is not built: cmake --preset release && cmake --build --preset release")
         if reason := why_not():
             sys.exit(f"the links between hosts cannot be made: {reason}")
-        results = json.loads(json.dumps(run(arguments)))
+        if (share := others_share()) > MOST_OF_OTHERS and not arguments.busy:
+            sys.exit(f"other programs take {100 * share:.0f} % of this machine: figures of such a run say nothing. Stop them, or try it out with --busy")
+        results = json.loads(json.dumps({**run(arguments), "others_share": share}))
         print(page.tables(results))
-        if arguments.json:
+        if arguments.json and share <= MOST_OF_OTHERS:
             RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     elif not arguments.page:
         parser.error("--train_file, or --page")
