@@ -23,14 +23,14 @@ def why_not() -> str | None:
     """Why no image can be built and run here, or None."""
     if os.geteuid() != 0:
         return "building an image's file system needs root"
-    if missing := [tool for tool in ("unshare", "chroot", "mount", "ip", "debootstrap", "ssh-keygen") if shutil.which(tool) is None]:
+    if missing := [tool for tool in ("setpriv", "unshare", "chroot", "mount", "ip", "debootstrap", "ssh-keygen") if shutil.which(tool) is None]:
         return f"an image's file system needs {', '.join(missing)} (Debian: util-linux, iproute2, debootstrap, openssh-client)"
     probe = subprocess.run([*UNSHARE, "--net", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, text=True)
     return f"this kernel or container does not permit mounts: {probe.stderr.strip()}" if probe.returncode else None
 
 
-# --kill-child: whatever ends unshare ends all that runs in there.
-UNSHARE = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--ipc"]
+# When the test ends, in whatever way, unshare does; --kill-child: then all that runs in there.
+UNSHARE = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--ipc"]
 
 
 def _mounts(root: pathlib.Path) -> list[str]:
