@@ -38,6 +38,7 @@ python_tests() {
 }
 
 install_packages "${BUILD_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
+install_sshd
 if $long; then install_packages "${LONG_PACKAGES[@]}"; fi
 make_venv
 rm -rf "$results"

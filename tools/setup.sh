@@ -21,6 +21,22 @@ install_packages() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
 }
 
+# An sshd for the hosts that the tests make; on this machine itself none is to listen, neither now nor after the next boot.
+install_sshd() {
+  local policy=/usr/sbin/policy-rc.d
+  is_installed openssh-server && return
+  if [ -e "$policy" ]; then
+    install_packages openssh-server
+  else
+    # Debian asks this file before it starts a service that was just installed; 101 is "no".
+    printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+    as_root chmod +x "$policy"
+    (install_packages openssh-server) || { as_root rm "$policy"; return 1; }
+    as_root rm "$policy"
+  fi
+  if command -v systemctl >/dev/null; then as_root systemctl disable --quiet ssh.service ssh.socket; fi
+}
+
 # Sets `python` to a python3 that is new enough and can make environments; Debian's, if the first one in PATH cannot.
 find_python() {
   local check='import ensurepip, sys; sys.exit(sys.version_info < (3, 11))'
@@ -95,5 +111,5 @@ export CCACHE_NOHASHDIR=1
 
 BUILD_PACKAGES=(build-essential cmake ninja-build ccache libfabric-dev libhwloc-dev libgtest-dev libgmock-dev libbenchmark-dev python3-dev
                 nlohmann-json3-dev libicu-dev libcurl4-openssl-dev)
-TEST_PACKAGES=(pkg-config mpich iproute2 util-linux)
-LONG_PACKAGES=(clang-14 libclang-rt-14-dev debootstrap openssh-client)
+TEST_PACKAGES=(pkg-config mpich iproute2 util-linux openssh-client) # and install_sshd
+LONG_PACKAGES=(clang-14 libclang-rt-14-dev debootstrap)
