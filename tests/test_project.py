@@ -34,7 +34,7 @@ def tracked() -> list[pathlib.Path]:
 
 
 def documents() -> list[pathlib.Path]:
-    return [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md"), *(REPOSITORY / "bench").glob("*.md"), *(REPOSITORY / "examples").glob("*.md")]
+    return [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md"), *(REPOSITORY / "bench").glob("*.md"), *(REPOSITORY / "examples").glob("*.md"), *(REPOSITORY / "deploy").rglob("*.md")]
 
 
 def name_of(path: pathlib.Path) -> str:

@@ -6,20 +6,24 @@ Written after the operators' own code, in our words: training-operator 1.9 (PyTo
 
 import copy
 import dataclasses
+import os
 from collections.abc import Mapping
 
+ROOT_SSH = os.path.join(os.sep, "root", ".ssh")  # in the image
 SECRET_MODE = 0o644  # what a Secret's files have where nothing else is said
 COMPLETION_INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 
 
 @dataclasses.dataclass
 class Pod:
-    """One pod, as the API server would hold it. `names` are what other pods find it by; `files` is what Secrets and ConfigMaps put into it."""
+    """One pod, as the API server would hold it. `own_names` are those in its own /etc/hosts, the one first that it takes for its full name; `names` are what
+    other pods find it by; `files` is what Secrets and ConfigMaps put into it."""
 
     name: str
     role: str
     index: int
     hostname: str
+    own_names: list[str]
     names: list[str]
     spec: dict
     container: dict
@@ -77,7 +81,7 @@ def make_job(manifest: dict, runtimes: Mapping[str, dict] = {}) -> Job:
 
 
 def _service_names(host: str, namespace: str) -> list[str]:
-    """What finds a service, or a pod below one, from a pod of the same namespace."""
+    """What finds a service, or a pod below one, from a pod of the same namespace; the full name last."""
     return [host, f"{host}.{namespace}", f"{host}.{namespace}.svc", f"{host}.{namespace}.svc.cluster.local"]
 
 
@@ -135,8 +139,9 @@ def _pytorch_pod(job: dict, role: str, index: int, replica: dict, total: int) ->
     # A headless service for each pod, called as the pod.
     (container,) = [each for each in template["spec"]["containers"] if each["name"] == "pytorch"]
     policy = replica.get("restartPolicy", "OnFailure")
-    pod = Pod(pod_name, role.lower(), index, pod_name, _service_names(pod_name, job["metadata"]["namespace"]), template["spec"], container,
-              "Never" if policy == "ExitCode" else policy)  # fmt: skip
+    names = _service_names(pod_name, job["metadata"]["namespace"])
+    restart_policy = "Never" if policy == "ExitCode" else policy
+    pod = Pod(pod_name, role.lower(), index, pod_name, [pod_name], names, template["spec"], container, restart_policy)
     if role == "Worker" and "Master" in spec["pytorchReplicaSpecs"]:
         pod.waits_for = f"{name}-master-0"
     return pod
@@ -193,23 +198,24 @@ def _mpijob(job: dict) -> Job:
             worker.container["command"] = ["/usr/sbin/sshd", "-De"]
         _add_env(worker.container, K_MPI_JOB_ROLE="worker")
         pods.append(worker)
-    return Job(name, "MPIJob", pods, job, secrets_of=spec.get("sshAuthMountPath", "/root/.ssh"))
+    return Job(name, "MPIJob", pods, job, secrets_of=spec.get("sshAuthMountPath", ROOT_SSH))
 
 
 def _mpi_pod(job: dict, role: str, index: int, hostname: str) -> Pod:
-    """The operator takes the first container for the one that counts. All pods are below one service, which is called as the job, and in workers
-    that service is searched, too, so that a launcher is found by its bare name."""
+    """The operator takes the first container for the one that counts. All pods are below one service, which is called as the job; workers search
+    that service, too, so that a launcher is found by its bare name."""
     name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
     replica = job["spec"]["mpiReplicaSpecs"][role]
     template = copy.deepcopy(replica["template"])
-    names = [hostname, *_service_names(f"{hostname}.{name}", namespace)]
-    pod_name = f"{hostname}-{'abcde'}" if role == "Launcher" else hostname  # a Job's pods have a random end
-    return Pod(pod_name, role.lower(), index, hostname, names, template["spec"], template["spec"]["containers"][0], replica.get("restartPolicy", "Never"))
+    names = _service_names(f"{hostname}.{name}", namespace)
+    pod_name = f"{hostname}-abcde" if role == "Launcher" else hostname  # a Job's pods have a random end
+    container, restart_policy = template["spec"]["containers"][0], replica.get("restartPolicy", "Never")
+    return Pod(pod_name, role.lower(), index, hostname, [names[-1], hostname], names, template["spec"], container, restart_policy)
 
 
 def ssh_files(folder: str, private_key: str, public_key: str) -> dict[str, tuple[str, int]]:
     """The Secret that mpi-operator makes, as its volume shows it in every pod."""
-    mode = 0o600 if folder == "/root/.ssh" else SECRET_MODE
+    mode = 0o600 if folder == ROOT_SSH else SECRET_MODE
     contents = {"id_rsa": private_key, "id_rsa.pub": public_key, "authorized_keys": public_key}
     return {f"{folder}/{name}": (text, mode) for name, text in contents.items()}
 
@@ -235,9 +241,10 @@ def _trainjob(job: dict, runtime: dict) -> Job:
         _upsert_env(container, copy.deepcopy(trainer.get("env", [])))
         _upsert_env(container, _torch_env(name, nodes, trainer, container))
         hostname = f"{name}-{replicated['name']}-0-{index}"
-        names = [hostname, *_service_names(f"{hostname}.{name}", namespace)]
+        names = _service_names(f"{hostname}.{name}", namespace)
         annotations = {"batch.kubernetes.io/job-completion-index": str(index)}
-        pods.append(Pod(f"{hostname}-abcde", "node", index, hostname, names, spec, container, spec.get("restartPolicy", "OnFailure"), annotations))
+        restart_policy = spec.get("restartPolicy", "OnFailure")  # JobSet's default
+        pods.append(Pod(f"{hostname}-abcde", "node", index, hostname, [names[-1], hostname], names, spec, container, restart_policy, annotations))
     return Job(name, "TrainJob", pods, job)
 
 

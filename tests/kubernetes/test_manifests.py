@@ -66,7 +66,8 @@ def test_the_guides_job():
     assert volumes["pvc-volume"]["persistentVolumeClaim"]["claimName"] == load("transformers-pvc")["metadata"]["name"] == "transformers-pvc"
     assert volumes["dshm"]["emptyDir"]["medium"] == "Memory"
     arguments = container["args"]
-    assert arguments[0] == "torchrun" and arguments[1].endswith("/run_qa.py") and {"--use_cpu", "--use_ipex", "--bf16"} <= set(arguments)
+    assert arguments[:3] == ["torchrun", "-m", "trireme.resume"] and arguments[3].endswith("/run_qa.py")
+    assert {"--use_cpu", "--use_ipex", "--bf16"} <= set(arguments)
     assert arguments[arguments.index("--ddp_backend") + 1] == "ccl"
     assert arguments[arguments.index("--output_dir") + 1].startswith("/tmp/pvc-mount/") and "--overwrite_output_dir" not in arguments
     assert {"name": "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "value": "1"} in container["env"]
@@ -173,7 +174,7 @@ BY_SCHEMA = [
     ("pytorchjob", f"{POD}.volumes[1].persistentVolumeClaim.claimName", REMOVED, "'claimName' is a required property"),
     ("pytorchjob", f"{POD}.securityContext.runAsUser", "1000", "'1000' is not of type 'integer'"),
     ("pytorchjob", f"{POD}.nodeSelector", ["amd64"], "['amd64'] is not of type 'object'"),
-    ("pytorchjob", f"{CONTAINER}.args[14]", 2, "2 is not of type 'string'"),
+    ("pytorchjob", f"{CONTAINER}.args[16]", 2, "2 is not of type 'string'"),
     ("pytorchjob", f"{CONTAINER}.env[3].value", 1, "1 is not of type 'string'"),
     ("pytorchjob", f"{CONTAINER}.env[3].name", REMOVED, "'name' is a required property"),
     ("pytorchjob", f"{CONTAINER}.resources.limits.memory", "64 GB", "'64 GB' does not match"),
@@ -184,7 +185,7 @@ BY_SCHEMA = [
     ("pytorchjob", "metadata.lables", {}, "'lables' was unexpected"),
     ("mpijob", "spec.mpiImplementation", "mpich", "'mpich' is not one of ['OpenMPI', 'Intel', 'MPICH']"),
     ("mpijob", "spec.slotsPerWorker", "2", "'2' is not of type 'integer'"),
-    ("mpijob", "spec.sshAuthMountpath", "/root/.ssh", "'sshAuthMountpath' was unexpected"),
+    ("mpijob", "spec.sshAuthMountpath", "/keys", "'sshAuthMountpath' was unexpected"),
     ("mpijob", "apiVersion", "kubeflow.org/v1", "'kubeflow.org/v2beta1' was expected"),
     ("mpijob", "spec.cleanPodPolicy", "Running", "'cleanPodPolicy' was unexpected"),
     ("trainjob", "spec.trainer.numProcPerNode", "auto", "'auto' is not of type 'integer'"),
