@@ -98,6 +98,8 @@ class Container:
         self.pod, self.host, self.log = pod, host, log
         self.process: subprocess.Popen | None = None
         self.restarts = 0
+        self.was_ready = False
+        self._hook: subprocess.Popen | None = None
         self._files = log.parent / f"{pod.name}-{host.name}"
         host.run(["hostname", pod.hostname])
         host.run(["sh", "-ec", "\n".join(self._mounts(image, claims, names))])
@@ -108,13 +110,16 @@ class Container:
             self.process = self.host.popen(self.command(), cwd="/home/trireme", stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
     def command(self) -> list[str]:
-        """The user and the environment, then what the manifest has. The image's entry point, which args alone would keep, is tini."""
+        """What the manifest has. The image's entry point, which args alone would keep, is tini."""
+        return self._as_its_user([*self.pod.container.get("command", []), *self.pod.container.get("args", [])])
+
+    def _as_its_user(self, command: list[str]) -> list[str]:
+        """With its environment."""
         pod = self.pod.spec["securityContext"]
         drop = ["--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
         user = ["setpriv", f"--reuid={pod['runAsUser']}", f"--regid={pod['runAsGroup']}", f"--groups={pod['fsGroup']}", *drop]
         env = {**Image.ENV, "HOSTNAME": self.pod.hostname, **self.pod.env}
-        container = self.pod.container
-        return [*user, "env", "-i", *(f"{key}={value}" for key, value in env.items()), *container.get("command", []), *container.get("args", [])]
+        return [*user, "env", "-i", *(f"{key}={value}" for key, value in env.items()), *command]
 
     def code(self) -> int | None:
         """As Kubernetes shows it: 128 + signal for a program that a signal ended; None while it runs."""
@@ -136,7 +141,20 @@ class Container:
         return True
 
     def terminate(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
+        """The first half of a deletion: the preStop hook is started, or where there is none SIGTERM is sent."""
+        hook = self.pod.container.get("lifecycle", {}).get("preStop")
+        if hook is None:
+            self.process.send_signal(signal.SIGTERM)
+            return
+        with open(self.log, "a") as log:
+            command = self._as_its_user(hook["exec"]["command"])
+            self._hook = self.host.popen(command, cwd="/home/trireme", stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+
+    def go_on_terminating(self) -> None:
+        """SIGTERM, once the hook has ended."""
+        if self._hook is not None and self._hook.poll() is not None:
+            self._hook = None
+            self.process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """Every process of the pod, while its network is still there: others hear that their connections end. Then the pod itself."""

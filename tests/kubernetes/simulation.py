@@ -90,7 +90,7 @@ class Simulation:
     # ---- What a user does ----
 
     def delete(self, name: str) -> None:
-        """kubectl delete pod: SIGTERM now, SIGKILL after the grace period; run_until sees to it."""
+        """kubectl delete pod: the preStop hook, SIGTERM, and SIGKILL when the grace period is over; run_until sees to it."""
         self.containers[name].terminate()
         self._kill_at[name] = time.monotonic() + self.pods[name].grace_s
 
@@ -174,6 +174,7 @@ class Simulation:
 
     def _see_off(self, name: str, container: Container) -> None:
         """A pod that is being deleted. Its operator makes another one, unless the job is over."""
+        container.go_on_terminating()
         if container.code() is None and time.monotonic() < self._kill_at[name]:
             return
         container.kill()
@@ -195,7 +196,7 @@ class Simulation:
 
     def _ready_once(self, container: Container) -> bool:
         """A probe opens a connection; once it has succeeded it is not repeated."""
-        if not getattr(container, "was_ready", False):
+        if not container.was_ready:
             container.was_ready = container.is_ready()
         return container.was_ready
 

@@ -66,12 +66,12 @@ SMALL_STEPS = {"--per_device_train_batch_size": "2"}
 
 def evict(run, claim: pathlib.Path, name: str) -> int:
     """Deletes a pod while the job trains; the step that it saved."""
-    run.run_until(lambda: samples_done(claim) >= 16, 120, "some steps are done")
+    run.run_until(lambda: samples_done(claim) >= 16, 300, "some steps are done")
     run.delete(name)
-    run.run_until(lambda: run.deleted, 60, f"{name} is gone")
+    run.run_until(lambda: run.deleted, 120, f"{name} is gone")
     ((gone, code),) = run.deleted
-    # 1 is torchrun's. On a machine that is slower than the grace period the kubelet's SIGKILL comes first, when the trainer has long saved.
-    assert gone == name and code in (1, 137), "a 0 would be the success of the whole job"
+    codes = {pod.name: code if pod.name == name else None for pod in run.job.pods}
+    assert gone == name and not run.job.succeeded(codes), f"its exit code, {code}, would be the success of the whole job"
     said = "".join(run.log(pod) for pod in run.pods)
     saved = re.findall(r"SIGTERM: step (\d+) is saved", said)
     assert len(saved) == 1, said
@@ -92,7 +92,7 @@ def test_an_elastic_job_survives_the_eviction_of_a_pod(simulate, claim):
     job = make_job(load("pytorchjob-trireme"))
     run = simulate(job, claims={"transformers-pvc": claim}, only=2, spares=1, env={**ENV, **AT_ONCE}, arguments=SMALL_STEPS)
     step = evict(run, claim, "trireme-pytorchjob-worker-1")
-    run.run_to_the_end(150)
+    run.run_to_the_end(600)
     assert run.codes == {"trireme-pytorchjob-worker-0": 0, "trireme-pytorchjob-worker-1": 0}
     assert run.containers["trireme-pytorchjob-worker-1"].host.name == "node2" and run.containers["trireme-pytorchjob-worker-0"].restarts == 0
     assert_it_went_on(run, claim, claim / "output-trireme", step)
@@ -105,7 +105,7 @@ def test_an_elastic_job_as_it_ships_survives_the_eviction_of_the_rendezvous(simu
     job = make_job(load("pytorchjob-trireme"))
     run = simulate(job, claims={"transformers-pvc": claim}, spares=1, env=ENV, arguments=SMALL_STEPS)
     step = evict(run, claim, "trireme-pytorchjob-worker-0")
-    run.run_to_the_end(300)
+    run.run_to_the_end(600)
     assert all(code == 0 for code in run.codes.values())
     assert_it_went_on(run, claim, claim / "output-trireme", step)
 
@@ -114,15 +114,16 @@ def test_an_elastic_job_as_it_ships_survives_the_eviction_of_the_rendezvous(simu
 def test_a_pod_that_does_not_end_is_killed_after_its_grace_period(simulate, claim):
     """torchrun and its worker are stopped, and so deaf to SIGTERM. The others go on without them from the last checkpoint."""
     job = make_job(load("pytorchjob-trireme"))
-    run = simulate(job, claims={"transformers-pvc": claim}, only=2, spares=1, env={**ENV, **AT_ONCE, "TRIREME_PEER_TIMEOUT_MS": "2000"}, arguments={**SMALL_STEPS, "--save_steps": "2"})
-    run.run_until(lambda: samples_done(claim) >= 16, 120, "some steps are done")
+    arguments = {**SMALL_STEPS, "--save_steps": "2"}
+    run = simulate(job, claims={"transformers-pvc": claim}, only=2, spares=1, env={**ENV, **AT_ONCE}, arguments=arguments)
+    run.run_until(lambda: samples_done(claim) >= 16, 300, "some steps are done")
     victim = run.containers["trireme-pytorchjob-worker-1"]
     victim.host.run(["sh", "-c", "kill -STOP -1"], check=False)
     begin = time.monotonic()
     run.delete("trireme-pytorchjob-worker-1")
-    run.run_until(lambda: run.deleted, 80, "the pod is gone")
+    run.run_until(lambda: run.deleted, 200, "the pod is gone")
     assert run.deleted == [("trireme-pytorchjob-worker-1", 137)] and time.monotonic() - begin >= victim.pod.grace_s == 45
-    run.run_to_the_end(150)
+    run.run_to_the_end(600)
     seen = times_seen(claim)
     assert seen.keys() == EACH_ONCE.keys(), "none is lost"
     # At most two steps of four samples between a checkpoint and the next, and the one that was under way.
@@ -135,7 +136,7 @@ def test_a_static_job_waits_for_a_pod_to_return(simulate, claim, victim):
     job = make_job(load("pytorchjob-static"))
     run = simulate(job, claims={"transformers-pvc": claim}, spares=1, env=ENV, arguments=SMALL_STEPS)
     step = evict(run, claim, f"trireme-pytorchjob-static-{victim}")
-    run.run_to_the_end(300)
+    run.run_to_the_end(600)
     assert_it_went_on(run, claim, claim / "output-static", step)
 
 
@@ -144,7 +145,7 @@ def test_a_trainjob_waits_for_a_pod_to_return(simulate, claim):
     job = make_job(load("trainjob"), {"trireme-torch": load("clustertrainingruntime")})
     run = simulate(job, claims={"transformers-pvc": claim}, spares=1, env=ENV, arguments=SMALL_STEPS)
     step = evict(run, claim, "trireme-trainjob-node-0-3-abcde")
-    run.run_to_the_end(300)
+    run.run_to_the_end(600)
     assert_it_went_on(run, claim, claim / "output-trainjob", step)
 
 
@@ -155,16 +156,14 @@ needs_sshd = pytest.mark.skipif(not SSH.exists() or ssh.why_not() is not None, r
 @needs_sshd
 @pytest.mark.parametrize("victim", ["launcher-abcde", "worker-1"])
 def test_an_mpijob_goes_on_after_an_eviction(simulate, claim, victim):
-    """Eight ranks in four workers, over the sshd that the image has, with keys that the operator makes. mpirun ends with the pod that is lost, and is started again."""
+    """Eight ranks in four workers, over the sshd that the image has, with keys that the operator makes. mpirun ends with the pod that is lost, and is
+    started again."""
     job = make_job(load("mpijob"))
     run = simulate(job, claims={"transformers-pvc": claim}, spares=1, env=ENV, arguments={"--per_device_train_batch_size": "1"})
-    run.run_until(lambda: samples_done(claim) >= 16, 150, "some steps are done")
-    run.delete(f"trireme-mpijob-{victim}")
-    run.run_to_the_end(300)
-    launcher = run.log("trireme-mpijob-launcher-abcde")
-    assert "8 ranks on 4 hosts" in launcher and "goes on from" in launcher, launcher
-    assert times_seen(claim).keys() == EACH_ONCE.keys()
-    assert json_of(claim / "output-mpijob" / "all_results.json")["epoch"] == 2.0
+    step = evict(run, claim, f"trireme-mpijob-{victim}")
+    run.run_to_the_end(600)
+    assert "8 ranks on 4 hosts" in run.log("trireme-mpijob-launcher-abcde")
+    assert_it_went_on(run, claim, claim / "output-mpijob", step)
 
 
 has_resume = importlib.util.find_spec("trireme") is not None and importlib.util.find_spec("trireme.resume") is not None
@@ -181,7 +180,7 @@ def test_the_guides_job_goes_on_after_a_pod_is_lost(simulate, claim):
     out = claim / "output"
     run.run_until(lambda: any((path / "trainer_state.json").exists() for path in out.glob("checkpoint-*")), 300, "a checkpoint is written")
     run.delete("transformers-pytorchjob-worker-1")
-    run.run_to_the_end(400)
+    run.run_to_the_end(600)
     assert "trireme.resume: goes on from /tmp/pvc-mount/output/checkpoint-" in run.log("transformers-pytorchjob-worker-0")
     group = json_of(out / "group.json")
     assert (group["backend"], group["world_size"], group["packed"]) == ("ccl", 2, True)

@@ -114,9 +114,13 @@ def test_the_trainers_flags_are_those_of_the_guide():
 
     def flags(arguments: list[str]) -> dict[str, str]:
         first = next(i for i, each in enumerate(arguments) if each.startswith("--") and each != "--no-python")
-        words = arguments[first:]
-        named = {word: (words[i + 1] if i + 1 < len(words) and not words[i + 1].startswith("--") else "") for i, word in enumerate(words) if word.startswith("--")}
-        return {name: value for name, value in named.items() if name not in ("--output_dir", "--report_to", "--use_ipex")}
+        values: dict[str, str] = {}
+        for word in arguments[first:]:
+            if word.startswith("--"):
+                values[flag := word] = ""
+            else:
+                values[flag] = word
+        return {name: value for name, value in values.items() if name not in ("--output_dir", "--report_to", "--use_ipex")}
 
     guide = flags(load("pytorchjob")["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["args"])
     assert len(guide) == 14
@@ -270,7 +274,8 @@ def change(manifest: dict, path: str, value) -> None:
 
 
 def mutations(table: list[tuple]):
-    return pytest.mark.parametrize(("name", "path", "value", "message"), table, ids=[f"{name}:{path}={value}"[:100] if value is not REMOVED else f"{name}:no {path}" for name, path, value, _ in table])
+    names = [f"{name}:no {path}" if value is REMOVED else f"{name}:{path}={value}"[:100] for name, path, value, _ in table]
+    return pytest.mark.parametrize(("name", "path", "value", "message"), table, ids=names)
 
 
 @needs_crds
