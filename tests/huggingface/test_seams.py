@@ -114,6 +114,22 @@ def test_another_group_is_left_as_it_is():
     assert run(GROUP.format(more="ddp_backend='gloo'"), **RANK) == "gloo None 2"
 
 
+def test_checkpoints_can_be_loaded_on_several_processes():
+    """The Trainer loads the optimizer's state to its device, and torch.load knows no cpu:0, which accelerate makes of one of several processes' CPU."""
+    program = """
+        import io, torch, torch.distributed as dist
+        from transformers import TrainingArguments
+
+        dist.init_process_group, dist.get_world_size, dist.get_rank = lambda **options: None, lambda *group: 2, lambda *group: 0
+        device = TrainingArguments("out", use_cpu=True, ddp_backend="ccl").device
+        file = io.BytesIO()
+        torch.save(torch.ones(2), file)
+        file.seek(0)
+        print(device, torch.load(file, map_location=device).tolist())
+    """
+    assert run(program, **RANK) == "cpu [1.0, 1.0]"
+
+
 def test_mpirun_needs_no_other_variables():
     mpi = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
     assert run(GROUP.format(more="ddp_backend='ccl'"), **mpi) == "ccl 0:01:17 2"
