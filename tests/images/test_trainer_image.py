@@ -33,8 +33,9 @@ def test_the_image_is_small(image):
 
 
 def test_there_is_no_python(image):
-    found = [path for path in image.root.rglob("*") if path.name.startswith(("python3", "libpython", "site-packages", "dist-packages"))]
-    assert not found
+    names = ("python3", "libpython", "site-packages", "dist-packages")
+    found = [str(path) for path in image.root.rglob("*") if path.name.startswith(names)]
+    assert not [path for path in found if "/share/doc/torch/licenses/" not in path]
     assert image.run("sh", "-c", "command -v python || command -v python3", check=False).returncode != 0
 
 
