@@ -24,7 +24,7 @@ constexpr Variable kTable[] = {
      "Who started the processes, and so which variables tell a process its rank. Unset: whoever left its variables."},
     {"CCL_LOCAL_RANK", Type::integer, "0", "0..", "Rank within the host, with CCL_PROCESS_LAUNCHER=none."},
     {"CCL_LOCAL_SIZE", Type::integer, "1", "1..", "Ranks on the host, with CCL_PROCESS_LAUNCHER=none."},
-    {"CCL_KVS_IFACE", Type::text, "", "", "Interface on which the main kvs listens. Empty: TRIREME_IFACE."},
+    {"CCL_KVS_IFACE", Type::text, "", "", "Another name of TRIREME_IFACE, which counts where both are set."},
     {"CCL_KVS_IP_PORT", Type::text, "", "", "`address_port` of the main kvs. Empty: chosen by the rank that makes it."},
     {"CCL_KVS_CONNECTION_TIMEOUT", Type::seconds, "120", "1..86400", "How long a rank tries to reach the kvs."},
 
@@ -33,7 +33,8 @@ constexpr Variable kTable[] = {
      "Accepted for compatibility and checked; TRIREME_FABRIC alone decides what carries data between hosts."},
     {"TRIREME_FABRIC", Type::choice, "tcp", "tcp|ofi",
      "What carries data between hosts: our TCP, or libfabric (verbs, EFA, psm3; see FI_PROVIDER)."},
-    {"TRIREME_IFACE", Type::text, "", "", "Interface or address used between hosts. Empty: the one that reaches rank 0."},
+    {"TRIREME_IFACE", Type::text, "", "",
+     "Interface or address of this host that others reach it by. Empty: the one that reaches rank 0."},
     {"TRIREME_TCP_STREAMS", Type::integer, "1", "1..16", "TCP connections per pair of ranks."},
     {"TRIREME_SHARED_MEMORY", Type::flag, "1", "", "0: ranks of one host use the fabric as if they were apart."},
     {"TRIREME_DIRECT_READ", Type::flag, "1", "",

@@ -72,6 +72,12 @@ std::vector<LocalInterface> local_interfaces();
 // else every interface that is up and has carrier, loopback last. Numeric, IPv4 and global IPv6.
 std::vector<std::string> local_addresses();
 
+// What TRIREME_IFACE or CCL_KVS_IFACE says, "" when nothing.
+std::string named_interface();
+
+// "eth0 10.77.0.1" for an address of this host, the address alone where no interface that is up has it.
+std::string with_interface_name(const std::string& address);
+
 // Owns the star's connections. One thread at a time. Blocks up to the deadline. After an exception it is of no further use.
 class Control {
  public:

@@ -36,11 +36,6 @@ std::string address_of(const ifaddrs& interface) {
   return text;
 }
 
-std::string wanted_interface() {
-  std::string name = env::text("TRIREME_IFACE");
-  return name.empty() ? env::text("CCL_KVS_IFACE") : name;
-}
-
 [[noreturn]] void throw_no_such_interface(const std::string& wanted, const std::vector<LocalInterface>& all) {
   std::set<std::string> seen;
   for (const LocalInterface& interface : all) seen.insert(interface.name);
@@ -51,6 +46,11 @@ std::string wanted_interface() {
 }
 
 }  // namespace
+
+std::string named_interface() {
+  std::string name = env::text("TRIREME_IFACE");
+  return name.empty() ? env::text("CCL_KVS_IFACE") : name;
+}
 
 std::vector<LocalInterface> local_interfaces() {
   // Most networks of clusters are IPv4, and IPv6 addresses are often configured but not routed: hence this order.
@@ -69,13 +69,19 @@ std::vector<LocalInterface> local_interfaces() {
 }
 
 std::vector<std::string> local_addresses() {
-  const std::string wanted = wanted_interface();
+  const std::string wanted = named_interface();
   const std::vector<LocalInterface> all = local_interfaces();
   std::vector<std::string> addresses;
   for (const LocalInterface& interface : all)
     if (wanted.empty() || wanted == interface.name || wanted == interface.address) addresses.push_back(interface.address);
   if (addresses.empty() && !wanted.empty()) throw_no_such_interface(wanted, all);
   return addresses;
+}
+
+std::string with_interface_name(const std::string& address) {
+  for (const LocalInterface& interface : local_interfaces())
+    if (interface.address == address) return str(interface.name, " ", address);
+  return address;
 }
 
 }  // namespace trireme::ccl

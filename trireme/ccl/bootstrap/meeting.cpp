@@ -122,10 +122,16 @@ class Control::Host {
     throw Timeout("rank 0: " + reason);
   }
 
+  // A rank of another host has come by an address that others can use too. One of this host may have come by any, such as
+  // that of a bridge for containers: its connection has the same address at both ends.
   std::string own_address() {
     std::string own;
-    for (int rank = 1; rank < impl_->size && (own.empty() || is_loopback(own)); ++rank)
-      own = local_address(impl_->connection_to(rank));
+    for (int rank = 1; rank < impl_->size; ++rank) {
+      const int connection = impl_->connection_to(rank);
+      const std::string here = local_address(connection);
+      if (const std::string there = peer_address(connection); !there.empty() && there != here) return here;
+      if (own.empty() || is_loopback(own)) own = here;
+    }
     if (!own.empty()) return own;
     const auto& addresses = invitation_.whereabouts.addresses;
     return addresses.empty() ? "127.0.0.1" : addresses.front();
@@ -213,6 +219,10 @@ static void check_rank(int size, int rank) {
     throw InvalidArgument(str("rank ", rank, " of ", size, ": ranks go from 0 to size - 1"));
 }
 
+// Rank 0 offers the addresses of the interface that the user has named. The others need theirs only later, between hosts; a
+// name that is wrong is an error now, not a wait for a rank 0 that has found it out.
+static void check_named_interface() { static_cast<void>(local_addresses()); }
+
 // What was handed over directly cannot be stale: it is right, or the caller's mistake.
 static void check_invitation(const std::string& text, int size) {
   try {
@@ -236,6 +246,7 @@ std::unique_ptr<Control> Control::join(int size, int rank, const std::string& in
   check_rank(size, rank);
   if (rank == 0) throw InvalidArgument("rank 0 serves its invitation; it does not join it");
   check_invitation(invitation_text, size);
+  check_named_interface();
   Guest guest(size, rank, [&] { return invitation_text; });
   return std::unique_ptr<Control>(new Control(guest.run(deadline)));
 }
@@ -243,6 +254,7 @@ std::unique_ptr<Control> Control::join(int size, int rank, const std::string& in
 std::unique_ptr<Control> Control::meet(int size, int rank, Store& store, const std::string& key, Deadline deadline) {
   check_rank(size, rank);
   if (rank > 0) {
+    check_named_interface();
     Guest guest(size, rank, [&] { return store.try_get(key, deadline); });
     return std::unique_ptr<Control>(new Control(guest.run(deadline)));
   }

@@ -170,8 +170,7 @@ void tune_connection(int fd, std::chrono::milliseconds peer_timeout, Traffic tra
   if (!ok) throw IoError(errno_message("setsockopt", errno));
 }
 
-std::string local_address(int fd) {
-  const SocketAddress name = name_of(fd);
+static std::string address_text(const SocketAddress& name) {
   char text[INET6_ADDRSTRLEN] = "";
   if (name.storage.ss_family == AF_INET) {
     ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&name.storage)->sin_addr, text, sizeof text);
@@ -184,6 +183,14 @@ std::string local_address(int fd) {
     ::inet_ntop(AF_INET6, &v6, text, sizeof text);
   }
   return text;
+}
+
+std::string local_address(int fd) { return address_text(name_of(fd)); }
+
+std::string peer_address(int fd) {
+  SocketAddress name;
+  name.length = sizeof name.storage;
+  return ::getpeername(fd, name.get(), &name.length) == 0 ? address_text(name) : "";
 }
 
 uint16_t local_port(int fd) {

@@ -52,6 +52,8 @@ void tune_connection(int fd, std::chrono::milliseconds peer_timeout, Traffic tra
 
 // The numeric address of this end, IPv4 written as such also on an IPv6 socket.
 std::string local_address(int fd);
+// The same of the other end, "" where the connection is lost.
+std::string peer_address(int fd);
 uint16_t local_port(int fd);
 
 }  // namespace trireme::ccl

@@ -103,6 +103,8 @@ TEST(ListenOn, EveryAddressTakesIpv4) {
   ASSERT_TRUE(wait_ready(listener.get(), POLLIN, in(1000)));
   UniqueFd accepted(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
   EXPECT_EQ(local_address(accepted.get()), "127.0.0.1");
+  EXPECT_EQ(peer_address(accepted.get()), "127.0.0.1");
+  EXPECT_EQ(peer_address(listener.get()), "");
 }
 
 TEST(LocalAddresses, LoopbackComesLastAndANamedInterfaceAlone) {
@@ -121,6 +123,11 @@ TEST(LocalAddresses, LoopbackComesLastAndANamedInterfaceAlone) {
     EXPECT_THAT(error.what(), HasSubstr("this host has "));
   }
   ::unsetenv("TRIREME_IFACE");
+}
+
+TEST(WithInterfaceName, NamesTheInterfaceOfAnAddressOfThisHost) {
+  EXPECT_EQ(with_interface_name("127.0.0.1"), "lo 127.0.0.1");
+  EXPECT_EQ(with_interface_name("192.0.2.1"), "192.0.2.1");  // kept for documentation: no host has it
 }
 
 }  // namespace

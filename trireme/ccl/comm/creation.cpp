@@ -11,6 +11,7 @@
 #include "trireme/base/log.h"
 #include "trireme/ccl/algorithms/choice.h"
 #include "trireme/ccl/bootstrap/forked_child.h"
+#include "trireme/ccl/bootstrap/socket.h"
 #include "trireme/ccl/comm/debug_signal.h"
 #include "trireme/ccl/fabric/ofi/ofi_lane.h"
 #include "trireme/ccl/fabric/tcp/tcp_mesh.h"
@@ -53,6 +54,14 @@ bool pids_are_known(const LocalGroup& local) {
   return true;
 }
 
+// What the kernel has chosen for the connections to other hosts.
+std::string way_to_others(const std::vector<std::vector<std::unique_ptr<Stream>>>& streams) {
+  for (const auto& to_peer : streams) {
+    if (!to_peer.empty()) return with_interface_name(local_address(to_peer.front()->fd()));
+  }
+  return "";
+}
+
 }  // namespace
 
 Deadline connect_deadline(const CommunicatorOptions& options) {
@@ -77,8 +86,10 @@ std::shared_ptr<CommunicatorState> build_communicator(std::unique_ptr<Control> c
   }
   // Nobody goes on, or closes anything, before everybody is here.
   bool keep_control = several_hosts;
-  for (const std::string& theirs : control->allgather(pids_are_known(meeting.local) ? "known" : "unknown", deadline)) {
-    keep_control = keep_control || theirs == "unknown";
+  std::string mine = str(pids_are_known(meeting.local) ? "known " : "unknown ", way_to_others(parts.streams));
+  for (const std::string& theirs : control->allgather(mine, deadline)) {
+    keep_control = keep_control || theirs.starts_with("unknown ");
+    parts.ways.push_back(theirs.substr(std::min(theirs.find(' ') + 1, theirs.size())));
   }
   parts.hosts = std::move(meeting.hosts);
   parts.host_names = std::move(meeting.host_names);

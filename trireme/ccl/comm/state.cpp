@@ -80,6 +80,7 @@ CommunicatorState::CommunicatorState(CommunicatorParts parts)
     : options_(std::move(parts.options)),
       topology_(parts.rank, std::move(parts.hosts)),
       host_names_(std::move(parts.host_names)),
+      ways_(std::move(parts.ways)),
       bulk_(std::move(parts.bulk)),
       control_(std::move(parts.control)),
       local_peers_(parts.local.members),
@@ -545,8 +546,19 @@ std::string CommunicatorState::describe() const {
             : access_ == PeerMemory::Access::direct     ? ", shared memory with direct reads"
                                                         : ", shared memory without direct reads";
   }
-  if (!topology_.one_host()) text += bulk_ ? ", ofi" : ", tcp";
+  if (!topology_.one_host()) text += str(bulk_ ? ", ofi (" : ", tcp (", describe_ways(), ")");
   return text;
+}
+
+// "node0: eth0 10.77.0.1, node1: eth0 10.77.0.2": a host's first rank stands for all of its ranks.
+std::string CommunicatorState::describe_ways() const {
+  constexpr int kShown = 8;
+  std::string text;
+  for (int host = 0; host < std::min(topology_.host_count(), kShown); ++host) {
+    const auto rank = static_cast<size_t>(topology_.members[host].front());
+    text += str(host == 0 ? "" : ", ", host_names_[rank], ": ", ways_[rank]);
+  }
+  return topology_.host_count() > kShown ? str(text, " and ", topology_.host_count() - kShown, " more") : text;
 }
 
 // Leaves, before a sleep, what a report will say: whoever asks must not touch the driver's things.

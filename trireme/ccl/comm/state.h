@@ -53,6 +53,7 @@ struct CommunicatorParts {
   std::vector<std::string> host_names;
   LocalGroup local;
   std::vector<std::vector<std::unique_ptr<Stream>>> streams;  // by rank; empty for ranks of this host
+  std::vector<std::string> ways;  // by rank, on several hosts: interface and address of its connections to the others
   std::unique_ptr<BulkLane> bulk;
   std::unique_ptr<Control> control;  // kept where it is needed to see who is alive
   CommunicatorOptions options;
@@ -109,6 +110,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void worker_took_over() { blocking_streak_.store(0, std::memory_order_relaxed); }
 
  private:
+  std::string describe_ways() const;
   bool run_at_once(Operation& op, RequestPtr& request);
   RequestPtr make_request(Operation& op);
   RequestPtr enqueue(Operation& op);
@@ -146,6 +148,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   CommunicatorOptions options_;
   Topology topology_;
   std::vector<std::string> host_names_;
+  std::vector<std::string> ways_;
   Engine engine_;
   std::unique_ptr<BulkLane> bulk_;
   std::unique_ptr<Control> control_;

@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "trireme/base/error.h"
+#include "trireme/ccl/bootstrap/control.h"
 #include "trireme/ccl/bootstrap/pmi.h"
 #include "trireme/cpu/pinning.h"
 
@@ -73,6 +74,7 @@ World World::join(std::chrono::seconds timeout) {
   world.size_ = place->size;
   world.local_rank_ = place->local_rank;
   world.launcher_ = place->launcher;
+  static_cast<void>(ccl::local_addresses());  // a wrong TRIREME_IFACE is an error now, not a wait for one who has seen it
   // PMI needs no address and no port, and works across hosts.
   std::optional<ccl::Pmi> pmi;
   if (world.launcher_ == "hydra") pmi = ccl::connect_pmi();

@@ -1,5 +1,7 @@
 #include "trireme/ccl/fabric/tcp/tcp_mesh.h"
 
+#include <algorithm>
+
 #include "trireme/base/env.h"
 #include "trireme/base/error.h"
 #include "trireme/ccl/bootstrap/socket.h"
@@ -34,12 +36,15 @@ struct Endpoint {
   }
 };
 
-// The address by which rank 0 was reached comes first: it is known to work.
+// The address by which rank 0 was reached comes first: it is known to work. Where the user has named an interface, it counts
+// alone.
 std::vector<std::string> reachable_addresses(const Control& control) {
-  std::vector<std::string> addresses = {control.my_address()};
-  for (const std::string& address : local_addresses()) {
-    if (address != addresses[0]) addresses.push_back(address);
-  }
+  std::vector<std::string> addresses = local_addresses();
+  auto first = std::ranges::find(addresses, control.my_address());
+  if (first != addresses.end())
+    std::rotate(addresses.begin(), first, first + 1);
+  else if (named_interface().empty())
+    addresses.insert(addresses.begin(), control.my_address());
   return addresses;
 }
 
