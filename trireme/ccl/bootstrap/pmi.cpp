@@ -71,11 +71,12 @@ class PmiStore : public Store {
 // The channel belongs to the process: one connection for all, until the process ends.
 struct ProcessChannel {
   ~ProcessChannel() {
-    if (store) store->finalize();
+    if (store && !forgo_finalize) store->finalize();
   }
 
   std::mutex mutex;
   std::shared_ptr<PmiStore> store;
+  bool forgo_finalize = false;
 };
 
 ProcessChannel& process_channel() {
@@ -167,6 +168,13 @@ std::optional<Pmi> connect_pmi() {
   const PmiClient& client = channel.store->client();
   if (!client.usable()) return std::nullopt;
   return Pmi{client.rank(), client.size(), channel.store};
+}
+
+bool forgo_pmi_finalize() {
+  ProcessChannel& channel = process_channel();
+  std::lock_guard lock(channel.mutex);
+  channel.forgo_finalize = true;
+  return channel.store != nullptr;
 }
 
 }  // namespace trireme::ccl

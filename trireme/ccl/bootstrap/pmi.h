@@ -21,6 +21,11 @@ struct Pmi {
 // Nothing when this process was not started by a PMI-1 launcher, or when MPI is initialised in it.
 std::optional<Pmi> connect_pmi();
 
+// For a process that ends because its job has failed: it will leave the channel without PMI's finalize. mpirun takes that for
+// a crash and ends the other processes; after a finalize it waits for all of them, for ever if one is on a host that is gone.
+// False where this process has no channel.
+bool forgo_pmi_finalize();
+
 // Rank and size as the launcher's variables have them (hydra, Open MPI, torchrun, Slurm), nothing when there are none.
 struct LauncherRank {
   int rank = 0, size = 1, local_rank = 0, local_size = 1;

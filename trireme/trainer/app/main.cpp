@@ -1,8 +1,10 @@
 // `trireme`: trains and asks models for question answering on CPUs.
 #include <c10/util/Exception.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <iostream>
+#include <thread>
 
 #include "trireme/base/env.h"
 #include "trireme/base/error.h"
@@ -43,6 +45,13 @@ std::string rank_prefix() {
   return place && place->size > 1 ? str("rank ", place->rank, ": ") : "";
 }
 
+int failed(const std::string& why) {
+  std::cerr << "trireme: " << rank_prefix() << why << std::endl;
+  // With the end of this process mpirun kills the others. The one that failed first may be about to say why: let it.
+  if (ccl::forgo_pmi_finalize()) std::this_thread::sleep_for(std::chrono::seconds(1));
+  return 1;
+}
+
 }  // namespace
 }  // namespace trireme::trainer
 
@@ -56,10 +65,8 @@ int main(int count, char** values) {
     std::cerr << "trireme: " << trainer::rank_prefix() << error.what() << std::endl;
     return 2;
   } catch (const c10::Error& error) {
-    std::cerr << "trireme: " << trainer::rank_prefix() << error.what_without_backtrace() << std::endl;
-    return 1;
+    return trainer::failed(error.what_without_backtrace());
   } catch (const std::exception& error) {
-    std::cerr << "trireme: " << trainer::rank_prefix() << error.what() << std::endl;
-    return 1;
+    return trainer::failed(error.what());
   }
 }
