@@ -30,6 +30,7 @@ from .machine import Machine, execute
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BRIDGE = "switch0"
+ISLAND_ADDRESS = "172.17.0.1"
 QUEUE_MS = 50  # what a full link holds back before it drops
 
 _PROBE = """set -e
@@ -83,15 +84,16 @@ def _set_checksum_offload(interface: str, on: bool) -> None:
         fcntl.ioctl(sock, SIOCETHTOOL, request)
 
 
-def _wait_until_running(interface: str, timeout_s: float = 20) -> None:
-    """The kernel takes its time to say so of a cable that was just plugged in, and programs pass over what does not run."""
+def _wait_until_running(interface: str, running: bool = True, timeout_s: float = 20) -> None:
+    """The kernel takes its time to say so of a cable that was just plugged in, and programs pass over what does not run. It also takes
+    its time to say that one without carrier does not."""
     SIOCGIFFLAGS, IFF_RUNNING = 0x8913, 0x40
     deadline = time.monotonic() + timeout_s
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         request = struct.pack("16sH14x", interface.encode(), 0)
-        while not struct.unpack("16sH14x", fcntl.ioctl(any_socket, SIOCGIFFLAGS, request))[1] & IFF_RUNNING:
+        while bool(struct.unpack("16sH14x", fcntl.ioctl(any_socket, SIOCGIFFLAGS, request))[1] & IFF_RUNNING) != running:
             if time.monotonic() > deadline:
-                raise RuntimeError(f"{interface} has no carrier after {timeout_s} s")
+                raise RuntimeError(f"{interface} {'has no' if running else 'still has'} carrier after {timeout_s} s")
             time.sleep(0.002)
 
 
@@ -132,6 +134,11 @@ class Host(Machine):
         """The address of eth1 in a cluster with dead_interface: configured, without carrier."""
         return f"10.78.0.{self.index + 1}"
 
+    @property
+    def second_address(self) -> str:
+        """The address of eth2 in a cluster with second_interface."""
+        return f"10.79.0.{self.index + 1}"
+
 
 class Cluster:
     """Owns its hosts, the switch and the processes in them; `with` ends them all.
@@ -140,8 +147,11 @@ class Cluster:
     fails leaves nothing behind; a call that fails leaves the cluster fit for nothing but its end.
 
     delay_ms is one way: a round trip takes twice as long. loss_percent is per frame and direction, mbit per host and
-    direction. With dead_interface each host has an eth1 with an address but no carrier. The folders in private_dirs
-    ("/tmp", "/run") are empty and each host's own; all others are those of this machine.
+    direction. The folders in private_dirs ("/tmp", "/run") are empty and each host's own; all others are those of this machine.
+
+    Hosts may have more than eth0. dead_interface: an eth1 with an address but no carrier. second_interface: an eth2 on the
+    same switch, for plain use, without cuts and limits. island: a docker0 as container engines leave it, before eth0 in
+    every list, with carrier and an address that is the same on every host, so that who connects to it reaches itself.
     """
 
     def __init__(
@@ -153,6 +163,8 @@ class Cluster:
         mbit: float | None = None,
         seed: int = 1,
         dead_interface: bool = False,
+        second_interface: bool = False,
+        island: bool = False,
         private_dirs: Sequence[str] = (),
     ):
         if not 1 <= hosts <= 250:
@@ -166,7 +178,8 @@ class Cluster:
         self._machines: list[Machine] = []
         try:
             self._start_machines(hosts, private_dirs)
-            self._connect(dead_interface)
+            self._extras = [name for name, wanted in (("docker0", island), ("eth1", dead_interface), ("eth2", second_interface)) if wanted]
+            self._connect()
             if delay_ms or loss_percent:
                 self.delay(delay_ms, loss_percent)
             if mbit is not None:
@@ -187,7 +200,7 @@ class Cluster:
         for machine in self._machines:
             machine.wait_ready()
 
-    def _connect(self, dead_interface: bool) -> None:
+    def _connect(self) -> None:
         with self._switch.network():
             # A switch has no address of its own, and must not announce one.
             for which in ("all", "default"):
@@ -196,30 +209,36 @@ class Cluster:
                     path.write_text("1")
             _ip([f"link add {BRIDGE} type bridge mcast_snooping 0", f"link set {BRIDGE} up"])
             for host in self.hosts:
-                self._plug_in(host, dead_interface)
+                self._plug_in(host)
         for host in self.hosts:
             with host.network():
-                self._configure(host, dead_interface)
+                self._configure(host)
         for host in self.hosts:
             with host.network():
-                _wait_until_running("eth0")
+                for interface in ["eth0", *self._extras]:
+                    _wait_until_running(interface, interface != "eth1")
 
-    def _plug_in(self, host: Host, dead_interface: bool) -> None:
+    def _plug_in(self, host: Host) -> None:
         commands = [
             f"link add {host.port} type veth peer name eth0 address {host.mac} netns {host.pid}",
             f"link set {host.port} master {BRIDGE} up",
         ]
-        if dead_interface:  # no carrier, because the switch's end stays down
+        if "docker0" in self._extras:  # first, for the lowest number
+            commands = [f"link add island{host.index} type veth peer name docker0 netns {host.pid}", f"link set island{host.index} up", *commands]
+        if "eth1" in self._extras:  # no carrier, because the switch's end stays down
             commands.append(f"link add dead{host.index} type veth peer name eth1 netns {host.pid}")
+        if "eth2" in self._extras:
+            commands += [f"link add second{host.index} type veth peer name eth2 netns {host.pid}", f"link set second{host.index} master {BRIDGE} up"]
         _ip(commands)
         execute(["tc", "qdisc", "add", "dev", host.port, "clsact"])
 
-    def _configure(self, host: Host, dead_interface: bool) -> None:
+    def _configure(self, host: Host) -> None:
         others = [other for other in self.hosts if other is not host]
         commands = [f"addr add {host.address}/24 dev eth0", "link set eth0 up"]
         commands += [f"neigh add {other.address} lladdr {other.mac} dev eth0 nud permanent" for other in others]
-        if dead_interface:
-            commands += [f"addr add {host.dead_address}/24 dev eth1", "link set eth1 up"]
+        addresses = {"docker0": f"{ISLAND_ADDRESS}/16", "eth1": f"{host.dead_address}/24", "eth2": f"{host.second_address}/24"}
+        for interface in self._extras:
+            commands += [f"addr add {addresses[interface]} dev {interface}", f"link set {interface} up"]
         _ip(commands)
 
     def __enter__(self) -> "Cluster":

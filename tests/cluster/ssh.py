@@ -8,6 +8,9 @@ Each host gets an /etc/ssh of its own, in memory: a host key, a user key that ev
 and the settings of client and server. So `ssh` needs no option and asks nothing, as on hosts that an administrator has prepared;
 what is in this machine's /etc/ssh and ~/.ssh is covered and neither read nor changed. No key is ever on a disk: they go with the hosts.
 Nothing listens but inside the hosts.
+
+What a session leaves in TMPDIR stays in its host too, in /run: Open MPI's agents name their folders by pid, which hosts that share this machine's
+/tmp would have in common.
 """
 
 import os
@@ -45,6 +48,7 @@ KbdInteractiveAuthentication no
 UsePAM no
 UseDNS no
 PidFile none
+SetEnv TMPDIR=/run
 """
 
 _CLIENT = """Port {port}
@@ -55,6 +59,8 @@ StrictHostKeyChecking yes
 UserKnownHostsFile none
 GlobalKnownHostsFile /etc/ssh/known_hosts
 BatchMode yes
+ServerAliveInterval {alive_s}
+ServerAliveCountMax 2
 """
 
 
@@ -65,8 +71,11 @@ def why_not() -> str | None:
     return None
 
 
-def start(cluster: Cluster, log_folder: pathlib.Path, port: int = 22) -> list[subprocess.Popen]:
-    """Blocks until an sshd answers in every host; they end with the hosts. Their logs are <log_folder>/sshd-<host>.log."""
+def start(cluster: Cluster, log_folder: pathlib.Path, port: int = 22, alive_s: int = 15) -> list[subprocess.Popen]:
+    """Blocks until an sshd answers in every host; they end with the hosts. Their logs are <log_folder>/sshd-<host>.log.
+
+    A client whose server has been silent for three times alive_s gives up.
+    """
     home = pwd.getpwuid(os.geteuid()).pw_dir
     public_keys = [host.run(["sh", "-c", _PREPARE, "sh", home]).stdout.splitlines() for host in cluster]
     known_hosts = [_known(host, keys[0], port) for host, keys in zip(cluster, public_keys)]
@@ -74,7 +83,7 @@ def start(cluster: Cluster, log_folder: pathlib.Path, port: int = 22) -> list[su
     servers = []
     for host in cluster:
         _write(host, "sshd_config", _SERVER.format(port=port).splitlines())
-        _write(host, "ssh_config", _CLIENT.format(port=port).splitlines())
+        _write(host, "ssh_config", _CLIENT.format(port=port, alive_s=alive_s).splitlines())
         _write(host, "known_hosts", known_hosts)
         _write(host, "authorized_keys", users)
         with open(log_folder / f"sshd-{host.name}.log", "w") as log:

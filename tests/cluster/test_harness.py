@@ -299,6 +299,25 @@ def test_dead_interface_has_an_address_but_no_carrier(make_cluster):
     assert connect_error(cluster[0], cluster[1].dead_address, 7000) is TimeoutError
 
 
+def test_second_interfaces_reach_each_other(make_cluster):
+    cluster = make_cluster(hosts=2, second_interface=True)
+    with cluster[1].network():
+        listener = socket.create_server((cluster[1].second_address, 7000))
+    assert connect_error(cluster[0], cluster[1].second_address, 7000, timeout_s=10) is None
+    listener.close()
+
+
+def test_an_island_comes_first_and_leads_to_oneself(make_cluster):
+    cluster = make_cluster(hosts=2, island=True)
+    links = [line.split()[1].rstrip(":").partition("@")[0] for line in cluster[0].run(["ip", "-o", "link"]).stdout.splitlines()]
+    assert links == ["lo", "docker0", "eth0"]
+    assert cluster[0].run(["cat", "/sys/class/net/docker0/carrier"]).stdout == "1\n"
+    with cluster[1].network():
+        listener = socket.create_server((harness.ISLAND_ADDRESS, 7000))
+    assert connect_error(cluster[0], harness.ISLAND_ADDRESS, 7000) is ConnectionRefusedError
+    listener.close()
+
+
 def test_a_relay_that_dies_fails_the_test():
     if reason := harness.why_not():
         pytest.skip(reason)
