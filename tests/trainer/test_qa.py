@@ -250,6 +250,17 @@ def test_no_sample_is_lost_or_repeated_when_the_number_of_processes_changes(flag
     assert rates == sorted(rates, reverse=True) and json_of(out / "all_results.json")["epoch"] == 2.0
 
 
+def test_a_step_that_was_saved_before_is_saved_again(flags, tmp_path):
+    """Going on from an earlier checkpoint, the later ones are replaced."""
+    steps = ["--save_strategy", "steps", "--save_steps", 4, "--max_steps", 12]
+    run(2, *flags, *steps)
+    before = (tmp_path / "out" / "checkpoint-12" / "model.safetensors").read_bytes()
+    (tmp_path / "out" / "checkpoint-8" / "model.safetensors").write_bytes(b"spoilt")
+    run(2, *flags, *steps, "--resume_from_checkpoint", tmp_path / "out" / "checkpoint-4")
+    assert (tmp_path / "out" / "checkpoint-12" / "model.safetensors").read_bytes() == before
+    assert weights(tmp_path / "out" / "checkpoint-8") and not list((tmp_path / "out").glob(".partial-*"))
+
+
 def test_only_so_many_checkpoints_are_kept(flags, tmp_path):
     run(2, *flags, "--save_strategy", "steps", "--save_steps", 3, "--save_total_limit", 2)
     assert sorted(path.name for path in (tmp_path / "out").glob("*checkpoint*")) == ["checkpoint-12", "checkpoint-15"]

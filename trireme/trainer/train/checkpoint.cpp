@@ -129,7 +129,8 @@ std::vector<std::pair<int64_t, fs::path>> checkpoints_in(const fs::path& output_
 
 // Under another name first: what is half removed must not look like a checkpoint.
 void remove_checkpoint(const fs::path& checkpoint) {
-  const fs::path doomed = checkpoint.parent_path() / (kPartial + checkpoint.filename().string());
+  const fs::path doomed = checkpoint.parent_path() / str(kPartial, "old-", checkpoint.filename().string());
+  fs::remove_all(doomed);
   fs::rename(checkpoint, doomed);
   fs::remove_all(doomed);
 }
