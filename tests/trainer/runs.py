@@ -1,5 +1,6 @@
 """Runs of `trireme qa` on tiny models, for the tests."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -43,12 +44,31 @@ def command(ranks: int, *flags) -> list[str]:
     return list(map(str, program if ranks == 0 else ["mpirun", "-n", ranks, "-genv", "OMP_NUM_THREADS=1", *program]))
 
 
-def run(ranks: int, *flags, check: bool = True, **environment) -> subprocess.CompletedProcess:
+def run(ranks: int, *flags, check: bool = True, timeout_s: float = 120, **environment) -> subprocess.CompletedProcess:
     """`trireme qa` under mpirun; by itself where `ranks` is 0."""
-    done = subprocess.run(command(ranks, *flags), capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
+    done = subprocess.run(command(ranks, *flags), capture_output=True, text=True, timeout=timeout_s, env={**os.environ, **environment})
     if check:
         assert done.returncode == 0, done.stdout + done.stderr
     return done
+
+
+def ranks_of(launcher: int) -> list[int]:
+    """The processes of the program that this one has started, or its own, by rank. An mpirun gives each rank a session of its own."""
+    parents, ranks = {}, {}
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            name, _, rest = (folder / "stat").read_text().partition("(")[2].rpartition(")")
+            parents[int(folder.name)] = int(rest.split()[1])
+            if name == "trireme":
+                environment = (folder / "environ").read_bytes().split(b"\0")
+                ranks[int(folder.name)] = next((int(each[9:]) for each in environment if each.startswith(b"PMI_RANK=")), 0)
+
+    def is_ours(pid: int) -> bool:
+        while pid not in (launcher, 0):
+            pid = parents.get(pid, 0)
+        return pid == launcher
+
+    return sorted(filter(is_ours, ranks), key=ranks.__getitem__)
 
 
 def json_of(path: pathlib.Path):
