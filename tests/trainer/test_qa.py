@@ -264,7 +264,7 @@ def test_a_step_that_was_saved_before_is_saved_again(flags, tmp_path):
 
 def test_only_so_many_checkpoints_are_kept(flags, tmp_path):
     run(2, *flags, "--save_strategy", "steps", "--save_steps", 3, "--save_total_limit", 2)
-    assert sorted(path.name for path in (tmp_path / "out").glob("*checkpoint*")) == ["checkpoint-12", "checkpoint-15"]
+    assert sorted(path.name for path in (tmp_path / "out").glob("*checkpoint*")) == ["checkpoint-15", "checkpoint-16"]
 
 
 def killed_at_random(flags, out: pathlib.Path, seed: int, seconds: float) -> bool:
@@ -303,20 +303,6 @@ def test_killed_at_random_and_resumed_it_ends_with_the_same_weights(flags, tmp_p
 @pytest.mark.long
 def test_killed_fifty_times(flags, tmp_path):
     kill_many_times(flags, tmp_path, 50)
-
-
-def test_sigterm_saves_the_last_step_and_exits_143(flags, tmp_path):
-    out = tmp_path / "out"
-    process = subprocess.Popen(command(0, *flags, "--num_train_epochs", 100000, "--logging_steps", 1), stderr=subprocess.PIPE, text=True)
-    for line in process.stderr:
-        if line.startswith("step 5/"):
-            break
-    process.send_signal(signal.SIGTERM)
-    said = process.stderr.read()
-    assert process.wait(timeout=20) == 143
-    (checkpoint,) = out.glob("checkpoint-*")
-    step = json_of(checkpoint / "trireme_state.json")["global_step"]
-    assert step >= 5 and f"SIGTERM: step {step} is saved" in said
 
 
 # ---- Hugging Face's Trainer ----

@@ -86,7 +86,8 @@ constexpr Variable kTable[] = {
      "1: every Trainer and Accelerator of Hugging Face trains on Trireme, without a flag; see docs/huggingface.md."},
     {"TRIREME_LEDGER", Type::text, "", "",
      "`trireme qa`: each rank appends a line for every sample that it has trained on to the file of this name with its rank "
-     "added: the step, the epoch, the sample's number."},
+     "added: the step, the epoch, the sample's number, and the number of the run, which is larger for later ones. What a "
+     "model has seen in a step is in the last run that began at or before it."},
     {"TRIREME_ALONE", Type::flag, "0", "",
      "1: a Trainer may train alone in each of several launched processes, which is an error otherwise."},
 

@@ -5,15 +5,18 @@
 
 #include <chrono>
 #include <cmath>
-#include <csignal>
+#include <cstdlib>
 #include <iostream>
+#include <thread>
 
+#include "trireme/base/deadline.h"
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/torch_ext/ops/block_cache.h"
 #include "trireme/trainer/app/commands.h"
 #include "trireme/trainer/app/journal.h"
 #include "trireme/trainer/app/qa_data.h"
+#include "trireme/trainer/app/termination.h"
 #include "trireme/trainer/model/weights.h"
 #include "trireme/trainer/report/results.h"
 #include "trireme/trainer/report/trainer_state.h"
@@ -29,11 +32,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kExitTerminated = 128 + SIGTERM;
+// After SIGTERM all ranks finish the step and save it together. Where they do not get there (a step that takes longer, a
+// peer that is gone), the first rank saves the last completed step alone; the others leave it the time to.
+constexpr std::chrono::seconds kPatienceOfFirst{8}, kPatienceOfOthers{16};
 
-// SIGTERM, as a pod's eviction brings it: the step under way is finished and saved.
-std::atomic<bool> termination_wanted{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
+// Rank 0 has chosen a checkpoint: how long the others look for it. A network file system may show it late.
+constexpr std::chrono::seconds kCheckpointPatience{30};
+
+// Thrown where SIGTERM has come and the step that was completed last is all that counts.
+struct Terminated {};
+
+// How often torchrun would start this job again; each start has the same arguments.
+int64_t restarts() {
+  const char* text = std::getenv("TORCHELASTIC_MAX_RESTARTS");
+  return text == nullptr ? 0 : std::strtoll(text, nullptr, 10);
+}
 
 SideFiles side_files(const Tokenizer& tokenizer) {
   SideFiles files;
@@ -50,10 +63,11 @@ class QaRun {
   int run();
 
  private:
+  void run_to_the_end();
   QaData data(Split split) const;
   void load_model(bool resumes);
-  bool train(const std::optional<fs::path>& checkpoint);  // false: it was told to terminate, and has saved
-  bool train_steps(Training& training, Journal& journal);
+  void train(const std::optional<fs::path>& checkpoint);
+  void train_steps(Training& training, Journal& journal);
   // Where the steps of this process began.
   struct Start {
     double time;
@@ -64,11 +78,20 @@ class QaRun {
   void tell_stragglers(const RankTimes& mine) const;
   // Collective: throws on every rank where a number differs.
   void require_agreement(const char* what, int64_t number) const;
+  Logits logits_of(const QaData& data);
   // The metrics, on the first rank.
   Json evaluate(Split split, const QaData& data, std::optional<double> epoch);
   void evaluate_and_save(Split split, const QaData& data);
-  void save(Training& training, Journal& journal);
-  bool told_to_terminate() const;
+  // Collective.
+  void save();
+  // The first rank alone: the last completed step, unless it has been saved. Whoever calls holds the training's
+  // state_mutex().
+  void save_last_step();
+  void save_after_termination();
+  // Throws where this run should not go on: SIGTERM, or a lost peer.
+  void check() const;
+  // Collective: what the first rank finds in output_dir counts for all.
+  std::optional<fs::path> agreed_checkpoint();
   std::optional<fs::path> checkpoint_to_resume() const;
   void say(const std::string& line) const {
     if (world_.is_first() && !quiet_) std::cerr << line << std::endl;
@@ -84,8 +107,13 @@ class QaRun {
   std::unique_ptr<AdamW> optimizer_;
   const bool native_bf16_;
   const bool quiet_;  // --log_level
-  std::optional<QaData> validation_, test_;
+  std::optional<QaData> train_data_, validation_, test_;
   std::optional<double> epochs_done_;
+  // From the first step to the end of the run: until then SIGTERM may ask for the last step to be saved.
+  std::unique_ptr<Training> training_;
+  std::unique_ptr<Journal> journal_;
+  int64_t saved_step_ = 0;  // on the first rank
+  std::unique_ptr<Termination> termination_;
 };
 
 QaRun::QaRun(const QaCommand& command, World world, const Bf16Plan& bf16)
@@ -110,41 +138,91 @@ QaData QaRun::data(Split split) const {
 }
 
 std::optional<fs::path> QaRun::checkpoint_to_resume() const {
+  const auto last = last_checkpoint(output_dir_);
   if (options_.resume_from_checkpoint && !options_.resumes_from_last()) {
     const fs::path named = *options_.resume_from_checkpoint;
     if (!fs::exists(named / "trainer_state.json"))
       throw InvalidArgument(
           str("--resume_from_checkpoint ", named.string(), ": it is no checkpoint (it has no trainer_state.json)"));
-    return named;
+    // Where torchrun starts the job again, that is where it began, not where it stands.
+    if (restarts() == 0 || !last || step_of_checkpoint(*last) <= step_of_checkpoint(named)) return named;
+    say(str(last->string(),
+            " is newer than --resume_from_checkpoint and counts, because this job may have been started again"));
+    return last;
   }
-  if (options_.overwrite_output_dir && !options_.resume_from_checkpoint) return std::nullopt;
-  const auto last = last_checkpoint(output_dir_);
+  if (options_.overwrite_output_dir && !options_.resume_from_checkpoint) {
+    if (restarts() > 0)
+      throw InvalidArgument(str("--overwrite_output_dir: torchrun may start this job again, up to ", restarts(),
+                                " times, and each start would begin from nothing. Leave the flag out and name an empty "
+                                "--output_dir, or start torchrun with --max-restarts 0"));
+    return std::nullopt;
+  }
   if (!last && options_.resumes_from_last())
     throw InvalidArgument(str("--resume_from_checkpoint True: there is no checkpoint in ", output_dir_.string()));
   return last;
 }
 
-int QaRun::run() {
-  // One rank looks after the folder, before hours are spent on what could not be kept; the others look at it afterwards.
-  if (world_.is_first()) {
-    check_writable(output_dir_);
-    remove_remains(output_dir_);
+std::optional<fs::path> QaRun::agreed_checkpoint() {
+  constexpr int64_t kRefused = -3, kNamed = -2, kFromNothing = -1;  // else the step of one in output_dir
+  at::Tensor chosen = at::tensor({kRefused}, at::kLong);
+  std::optional<fs::path> checkpoint;
+  std::exception_ptr refusal;
+  if (world_.is_first()) try {
+      check_writable(output_dir_);
+      remove_remains(output_dir_);
+      checkpoint = checkpoint_to_resume();
+      if (const auto why = why_not_output_dir(options_, checkpoint.has_value() || is_unfinished(output_dir_)))
+        throw InvalidArgument(*why);
+      mark_unfinished(output_dir_);
+      chosen.fill_(!checkpoint                                                            ? kFromNothing
+                   : checkpoint->string() == options_.resume_from_checkpoint.value_or("") ? kNamed
+                                                                                          : step_of_checkpoint(*checkpoint));
+    } catch (...) {
+      refusal = std::current_exception();  // the others are told first
+    }
+  world_.broadcast(chosen);
+  if (refusal) std::rethrow_exception(refusal);
+  if (world_.is_first()) return checkpoint;
+  const auto step = chosen.item<int64_t>();
+  if (step == kRefused) throw InvalidArgument("rank 0 cannot train into the output directory, and says why");
+  if (step == kFromNothing) return std::nullopt;
+  checkpoint = step == kNamed ? fs::path(*options_.resume_from_checkpoint) : output_dir_ / str("checkpoint-", step);
+  const Deadline deadline = Deadline::after(kCheckpointPatience);
+  while (!fs::exists(*checkpoint / "trainer_state.json")) {
+    if (deadline.passed())
+      throw InvalidArgument(str("rank 0 goes on from ", checkpoint->string(),
+                                ", and there is none on this host. It must be the same on every host"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
-  world_.barrier();
-  const std::optional<fs::path> checkpoint = options_.do_train ? checkpoint_to_resume() : std::nullopt;
-  if (const auto why = options_.do_train ? why_not_output_dir(options_, checkpoint.has_value()) : std::nullopt)
-    throw InvalidArgument(*why);
-  world_.barrier();  // all have looked before anything is written
+  return checkpoint;
+}
 
+int QaRun::run() {
+  try {
+    run_to_the_end();
+    termination_.reset();
+    return Termination::wanted() ? kExitTerminated : 0;
+  } catch (const Terminated&) {
+    save_after_termination();
+  } catch (const std::exception&) {
+    if (!Termination::wanted()) throw;
+    save_after_termination();  // that a peer was lost is no wonder then
+  }
+  return kExitTerminated;
+}
+
+void QaRun::run_to_the_end() {
+  if (!options_.do_train && world_.is_first()) check_writable(output_dir_);
+  const std::optional<fs::path> checkpoint = options_.do_train ? agreed_checkpoint() : std::nullopt;
   load_model(checkpoint.has_value());
   // What is wrong with data is said before any training.
   if (options_.do_eval) validation_ = data(Split::validation);
   if (options_.do_predict) test_ = data(Split::test);
-  if (options_.do_train && !train(checkpoint)) return kExitTerminated;
+  if (options_.do_train) train(checkpoint);
   if (validation_) evaluate_and_save(Split::validation, *validation_);
   if (test_) evaluate_and_save(Split::test, *test_);
   world_.barrier();
-  return 0;
+  if (options_.do_train && world_.is_first()) mark_finished(output_dir_);
 }
 
 void QaRun::load_model(bool resumes) {
@@ -165,56 +243,60 @@ void QaRun::load_model(bool resumes) {
     say("the head for question answering is new: this model needs to be trained before it answers well");
 }
 
-bool QaRun::train(const std::optional<fs::path>& checkpoint) {
-  const QaData train_data = data(Split::train);
+void QaRun::train(const std::optional<fs::path>& checkpoint) {
+  train_data_ = data(Split::train);
+  const std::vector<Feature>& features = train_data_->features;
   optimizer_ = std::make_unique<AdamW>(model_->parameters(), AdamWOptions{options_.adam_beta1, options_.adam_beta2,
                                                                           options_.adam_epsilon, options_.weight_decay});
   std::optional<Standing> standing;
   std::optional<TrainerState> state;
   if (checkpoint) {
-    standing = load_checkpoint(*checkpoint, *model_, *optimizer_, static_cast<int64_t>(train_data.features.size()),
-                               options_.sampling_seed());
+    standing =
+        load_checkpoint(*checkpoint, *model_, *optimizer_, static_cast<int64_t>(features.size()), options_.sampling_seed());
     state = load_state(*checkpoint / "trainer_state.json");
     say(str("goes on from ", checkpoint->string(), ", step ", standing->global_step));
   }
   require_agreement("the step to go on from (is the output directory the same on every host?)",
                     standing ? standing->global_step : 0);
-  require_agreement("the training data", static_cast<int64_t>(fingerprint(train_data.features) >> 1));
+  require_agreement("the training data", static_cast<int64_t>(fingerprint(features) >> 1));
   if (options_.bf16 && native_bf16_) optimizer_->split_parameters();
-  Training training(options_, world_, *model_, *optimizer_, train_data.features, tokenizer_->pair_template());
-  if (standing) training.resume(*standing);
-  Journal journal(options_, world_, training, std::move(state));
+  training_ = std::make_unique<Training>(options_, world_, *model_, *optimizer_, features, tokenizer_->pair_template());
+  if (standing) training_->resume(*standing);
+  journal_ = std::make_unique<Journal>(options_, world_, *training_, std::move(state));
+  saved_step_ = training_->standing().global_step;
+  termination_ = std::make_unique<Termination>(world_.is_first() ? kPatienceOfFirst : kPatienceOfOthers,
+                                               [this] { save_after_termination(); });
 
-  const Start start{now(), training.standing().global_step, training.epochs_done()};
-  if (!train_steps(training, journal)) return false;
-  finish_training(training, journal, start);
-  return true;
+  const Start start{now(), training_->standing().global_step, training_->epochs_done()};
+  train_steps(*training_, *journal_);
+  finish_training(*training_, *journal_, start);
 }
 
-bool QaRun::train_steps(Training& training, Journal& journal) {
+void QaRun::train_steps(Training& training, Journal& journal) {
   while (!training.finished()) {
-    training.step();
-    journal.after_step(training);
+    training.step(Termination::wanted());
     const int64_t step = training.standing().global_step;
     const auto due = [&](const std::string& strategy, int64_t every) {
       return (strategy == "steps" && step % every == 0) || (strategy == "epoch" && training.at_end_of_epoch());
     };
     const TrainerState& state = journal.state();
-    if (due(options_.logging_strategy, state.logging_steps) || (step == 1 && options_.logging_first_step))
-      journal.report(training, training.report());
-    if (due(options_.eval_strategy, state.eval_steps))
-      journal.log(evaluate(Split::validation, *validation_, training.epochs_done()));
-    const bool terminate = told_to_terminate();
-    if (terminate || due(options_.save_strategy, state.save_steps)) save(training, journal);
-    if (!terminate) continue;
-    journal.finish();
-    say(str("SIGTERM: step ", step, " is saved; give the same command to go on"));
-    return false;
+    {
+      const std::scoped_lock lock(training.state_mutex());
+      journal.after_step(training);
+      if (due(options_.logging_strategy, state.logging_steps) || (step == 1 && options_.logging_first_step))
+        journal.report(training, training.report());
+    }
+    if (due(options_.eval_strategy, state.eval_steps) && !training.stop_agreed()) {
+      const Json metrics = evaluate(Split::validation, *validation_, training.epochs_done());
+      const std::scoped_lock lock(training.state_mutex());
+      journal.log(metrics);
+    }
+    // The last step too, as HF's Trainer does: what follows it can be repeated without it.
+    const bool last = training.finished() && options_.save_strategy == "steps";
+    if (training.stop_agreed() || last || due(options_.save_strategy, state.save_steps)) save();
+    if (training.stop_agreed()) throw Terminated();
   }
-  training.fold();
-  journal.after_step(training);
   journal.finish();
-  return true;
 }
 
 void QaRun::finish_training(Training& training, Journal& journal, const Start& start) {
@@ -253,26 +335,52 @@ void QaRun::tell_stragglers(const RankTimes& mine) const {
   if (const std::string sentence = straggler_sentence(ranks); !sentence.empty()) say(sentence);
 }
 
-bool QaRun::told_to_terminate() const {
-  // All ranks must agree on the step.
-  const at::Tensor wanted = at::empty({1}, at::kFloat).fill_(termination_wanted ? 1 : 0);
-  world_.sum(wanted);
-  return wanted.item<float>() > 0;
+void QaRun::check() const {
+  if (Termination::wanted()) throw Terminated();
+  world_.check();
 }
 
-void QaRun::save(Training& training, Journal& journal) {
-  training.fold();
-  journal.after_step(training);
-  if (world_.is_first())
-    save_checkpoint(output_dir_, *model_, *optimizer_, side_files(*tokenizer_), training, to_text(journal.state()),
-                    options_.save_total_limit, options_.save_only_model);
+void QaRun::save() {
+  if (world_.is_first()) {
+    const std::scoped_lock lock(training_->state_mutex());
+    save_last_step();
+  }
   world_.barrier();  // a rank that ends early must not do so while the checkpoint is written
+}
+
+void QaRun::save_last_step() {
+  if (training_->standing().global_step == saved_step_) return;
+  journal_->after_step(*training_);
+  save_checkpoint(output_dir_, *model_, *optimizer_, side_files(*tokenizer_), *training_, to_text(journal_->state()),
+                  options_.save_total_limit, options_.save_only_model);
+  saved_step_ = training_->standing().global_step;
+}
+
+void QaRun::save_after_termination() {
+  if (!world_.is_first() || !training_) return;
+  const std::scoped_lock lock(training_->state_mutex());
+  save_last_step();
+  journal_->finish();
+  std::cerr << str("SIGTERM: step ", saved_step_, " is saved; give the same command to go on") << std::endl;
+}
+
+Logits QaRun::logits_of(const QaData& data) {
+  try {
+    return compute_logits(options_.bf16_full_eval && native_bf16_ ? model_->in_bf16() : *model_, data.features,
+                          tokenizer_->pair_template(), options_.per_device_eval_batch_size, world_, [this] { check(); });
+  } catch (...) {
+    // Whatever ends an evaluation, the steps before it are complete.
+    if (training_ && world_.is_first()) {
+      const std::scoped_lock lock(training_->state_mutex());
+      save_last_step();
+    }
+    throw;
+  }
 }
 
 Json QaRun::evaluate(Split split, const QaData& data, std::optional<double> epoch) {
   const double start = now();
-  const Logits logits = compute_logits(options_.bf16_full_eval && native_bf16_ ? model_->in_bf16() : *model_, data.features,
-                                       tokenizer_->pair_template(), options_.per_device_eval_batch_size, world_);
+  const Logits logits = logits_of(data);
   const std::string prefix = split == Split::test ? "predict" : "eval";
   Json metrics = Json::object();
   if (world_.is_first()) {
@@ -308,6 +416,7 @@ void QaRun::evaluate_and_save(Split split, const QaData& data) {
 }  // namespace
 
 int run_qa(const std::vector<std::string>& arguments) {
+  Termination::install();
   const QaCommand command = parse_qa(arguments);
   if (command.given.help) {
     std::cout << qa_help();
@@ -316,7 +425,6 @@ int run_qa(const std::vector<std::string>& arguments) {
   // Forks: before torch's threads.
   const Bf16Plan bf16 = command.options.bf16 || command.options.bf16_full_eval ? bf16_plan() : Bf16Plan{};
   torch_ext::install_block_cache();
-  std::signal(SIGTERM, [](int) { termination_wanted = true; });
   return QaRun(command, World::join(std::chrono::seconds(command.options.ddp_timeout)), bf16).run();
 }
 

@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kOurState = "trireme_state.json";
 constexpr const char* kPartial = ".partial-";  // checkpoints in the making, and those being removed, begin so
+constexpr const char* kUnfinished = ".unfinished";
 
 // transformers' schedulers are torch's LambdaLR: this is its state.
 c10::IValue scheduler_state(const Training& training) {
@@ -181,6 +182,16 @@ std::optional<fs::path> last_checkpoint(const fs::path& output_dir) {
   std::erase_if(all, [](const auto& each) { return !fs::exists(each.second / "optimizer.pt"); });
   return all.empty() ? std::nullopt : std::optional(all.back().second);
 }
+
+int64_t step_of_checkpoint(const fs::path& checkpoint) { return step_of(checkpoint).value_or(0); }
+
+void mark_unfinished(const fs::path& output_dir) {
+  write_file_atomically(output_dir / kUnfinished, "trireme qa trains into this folder; the file goes when it is done\n");
+}
+
+void mark_finished(const fs::path& output_dir) { fs::remove(output_dir / kUnfinished); }
+
+bool is_unfinished(const fs::path& output_dir) { return fs::exists(output_dir / kUnfinished); }
 
 void remove_remains(const fs::path& output_dir) {
   if (!fs::is_directory(output_dir)) return;

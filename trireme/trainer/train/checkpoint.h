@@ -29,6 +29,15 @@ void save_checkpoint(const std::filesystem::path& output_dir, const QaModel& mod
 // The newest one in a folder that can be gone on from, or nothing.
 std::optional<std::filesystem::path> last_checkpoint(const std::filesystem::path& output_dir);
 
+// N of checkpoint-N; 0 for a folder of another name.
+int64_t step_of_checkpoint(const std::filesystem::path& checkpoint);
+
+// A run that has begun in a folder and is not done. One that is cut short before its first checkpoint leaves other files,
+// and may begin again among them.
+void mark_unfinished(const std::filesystem::path& output_dir);
+void mark_finished(const std::filesystem::path& output_dir);
+bool is_unfinished(const std::filesystem::path& output_dir);
+
 // What a run that was killed while it wrote has left in a folder.
 void remove_remains(const std::filesystem::path& output_dir);
 

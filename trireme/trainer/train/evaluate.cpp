@@ -31,7 +31,7 @@ Logits::Logits(const std::vector<Feature>& features, at::Tensor values) : values
 }
 
 Logits compute_logits(const QaModel& model, const std::vector<Feature>& features, const PairTemplate& pair,
-                      int64_t batch_size, const World& world) {
+                      int64_t batch_size, const World& world, const std::function<void()>& between_batches) {
   const at::NoGradGuard no_grad;
   std::vector<int32_t> all(features.size());
   std::iota(all.begin(), all.end(), 0);
@@ -41,6 +41,7 @@ Logits compute_logits(const QaModel& model, const std::vector<Feature>& features
   const std::vector<int64_t> offsets = offsets_of(features);
   at::Tensor values = at::zeros({2, offsets.back()}, at::kFloat);
   for (size_t done = 0; done < mine.size();) {
+    if (between_batches) between_batches();
     const std::span<const int32_t> which =
         std::span(mine).subspan(done, std::min(static_cast<size_t>(batch_size), mine.size() - done));
     const Batch batch = make_batch(features, which, model.config(), pair);

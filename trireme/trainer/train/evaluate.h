@@ -1,6 +1,7 @@
 // The logits of every feature, computed by all ranks together.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "trireme/trainer/squad/postprocess.h"
@@ -20,9 +21,9 @@ class Logits {
   std::vector<FeatureLogits> views_;
 };
 
-// Collective; every rank gets all of them. `batch_size` features are computed at a time. `progress` is told how many
-// features of this rank's share are done.
+// Collective; every rank gets all of them. `batch_size` features are computed at a time; `between_batches` may end it all by
+// an exception.
 Logits compute_logits(const QaModel& model, const std::vector<Feature>& features, const PairTemplate& pair,
-                      int64_t batch_size, const World& world);
+                      int64_t batch_size, const World& world, const std::function<void()>& between_batches = {});
 
 }  // namespace trireme::trainer

@@ -45,6 +45,14 @@ std::string ledger_of(const World& world) {
   return name.empty() ? "" : trireme::str(name, ".", world.rank());
 }
 
+// Microseconds since 1970 on rank 0: later runs have larger ones.
+int64_t number_of_run(const World& world) {
+  const auto since = std::chrono::system_clock::now().time_since_epoch();
+  const at::Tensor number = at::tensor({std::chrono::duration_cast<std::chrono::microseconds>(since).count()}, at::kLong);
+  world.broadcast(number);
+  return number.item<int64_t>();
+}
+
 int64_t steps_an_epoch(const QaOptions& options, int64_t samples, int64_t a_step) {
   const int64_t whole = samples / a_step;
   if (options.dataloader_drop_last && whole > 0) return whole;
@@ -66,6 +74,7 @@ Training::Training(const QaOptions& options, const World& world, QaModel& model,
       sampler_(static_cast<int64_t>(features.size()), static_cast<uint64_t>(options.sampling_seed())),
       ledger_(ledger_of(world)) {
   if (features.empty()) throw InvalidArgument("there is nothing to train on: no features were made of the training data");
+  if (!ledger_.empty()) run_ = number_of_run(world);
   standing_.samples_a_step = samples_a_step(options, world);
   steps_of_epoch_ = steps_an_epoch(options, sampler_.samples(), standing_.samples_a_step);
   total_steps_ = options.max_steps > 0
@@ -98,20 +107,23 @@ double Training::epochs_done() const {
          static_cast<double>(standing_.samples_done) / static_cast<double>(sampler_.samples());
 }
 
-void Training::step() {
+void Training::step(bool stop) {
   const double start = now();
   const double waited = gradients_.wait_seconds();
   const auto samples = sampler_.take(standing_.epoch, standing_.samples_done, standing_.samples_a_step);
   // Micro-batch m of rank r is bin m * ranks + r.
   const auto bins = deal(samples, costs_, static_cast<size_t>(world_.size() * options_.gradient_accumulation_steps),
                          static_cast<size_t>(options_.per_device_train_batch_size));
-  take_part(bins, static_cast<int64_t>(samples.size()));
+  StepSums sums = take_part(bins, static_cast<int64_t>(samples.size()));
+  // Before the ranks agree: what a rank has saved, every rank has written down.
+  write_ledger(bins);
+  sums.stop = stop;
+  sums = over_all_ranks(sums);
 
   const double norm = torch_ext::global_norm(gradients_.values());
   const double scale = options_.max_grad_norm > 0 ? torch_ext::clip_coefficient(norm, options_.max_grad_norm) : 1.0;
+  const std::scoped_lock lock(state_mutex_);
   optimizer_.step(gradients_.values(), learning_rate(), scale);
-
-  write_ledger(bins);
   ++standing_.global_step;
   ++standing_.schedule_step;
   standing_.samples_done += static_cast<int64_t>(samples.size());
@@ -121,7 +133,12 @@ void Training::step() {
     standing_.samples_done = 0;
   }
   ++standing_.steps_since_report;
+  standing_.loss_sum += sums.loss;
+  standing_.loss_since_report += sums.loss;
+  standing_.tokens_seen += sums.tokens;
+  stop_agreed_ = sums.stop;
   grad_norm_ = norm;
+  tally_.tokens += sums.tokens;
   tally_.samples += static_cast<int64_t>(samples.size());
   tally_.wait_seconds += gradients_.wait_seconds() - waited;
   const double seconds = now() - start;
@@ -129,8 +146,9 @@ void Training::step() {
   seconds_ += seconds;
 }
 
-void Training::take_part(const std::vector<std::vector<int32_t>>& bins, int64_t samples) {
+Training::StepSums Training::take_part(const std::vector<std::vector<int32_t>>& bins, int64_t samples) {
   const int64_t micro_batches = options_.gradient_accumulation_steps;
+  StepSums mine_alone;
   for (int64_t m = 0; m < micro_batches; ++m) {
     gradients_.begin(m == 0, m == micro_batches - 1);
     const auto& mine = bins[static_cast<size_t>(m * world_.size() + world_.rank())];
@@ -142,27 +160,20 @@ void Training::take_part(const std::vector<std::vector<int32_t>>& bins, int64_t 
     // Every sample of the step counts the same, wherever it is computed.
     const at::Tensor loss = mean * (static_cast<double>(batch.sequences) / static_cast<double>(samples));
     torch::autograd::backward({loss}, {});
-    loss_ += loss.item<double>();
-    tokens_ += batch.tokens;
+    mine_alone.loss += loss.item<double>();
+    mine_alone.tokens += batch.tokens;
   }
   gradients_.finish();
+  return mine_alone;
 }
 
-void Training::fold() {
-  const at::Tensor sums = at::tensor({loss_, static_cast<double>(tokens_)}, at::kDouble);
+Training::StepSums Training::over_all_ranks(const StepSums& mine) const {
+  const at::Tensor sums = at::tensor({mine.stop ? 1.0 : 0.0, mine.loss, static_cast<double>(mine.tokens)}, at::kDouble);
   world_.sum(sums);
-  const double loss = sums[0].item<double>();
-  const auto tokens = static_cast<int64_t>(sums[1].item<double>());
-  standing_.loss_sum += loss;
-  standing_.loss_since_report += loss;
-  standing_.tokens_seen += tokens;
-  tally_.tokens += tokens;
-  loss_ = 0;
-  tokens_ = 0;
+  return {sums[0].item<double>() > 0, sums[1].item<double>(), static_cast<int64_t>(sums[2].item<double>())};
 }
 
 StepsReport Training::report() {
-  fold();
   StepsReport report;
   report.steps = std::exchange(standing_.steps_since_report, 0);
   const double loss = std::exchange(standing_.loss_since_report, 0);
@@ -191,7 +202,8 @@ void Training::write_ledger(const std::vector<std::vector<int32_t>>& bins) const
   if (ledger_.empty()) return;
   std::ofstream ledger(ledger_, std::ios::app);
   for (size_t bin = static_cast<size_t>(world_.rank()); bin < bins.size(); bin += static_cast<size_t>(world_.size()))
-    for (int32_t sample : bins[bin]) ledger << standing_.global_step << ' ' << standing_.epoch << ' ' << sample << '\n';
+    for (int32_t sample : bins[bin])
+      ledger << standing_.global_step << ' ' << standing_.epoch << ' ' << sample << ' ' << run_ << '\n';
   if (!ledger.flush()) throw IoError("cannot write the ledger " + ledger_);
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <vector>
 
 #include "trireme/trainer/options/qa_options.h"
@@ -24,7 +25,7 @@ struct Standing {
   int64_t samples_done = 0;    // of it
   int64_t schedule_step = 0;   // differs from global_step after a change of the number of samples a step takes
   int64_t samples_a_step = 0;  // with which it came here
-  // Over all ranks, as of the last fold():
+  // Over all ranks:
   double loss_sum = 0;  // over all steps
   double loss_since_report = 0;
   int64_t steps_since_report = 0;
@@ -52,11 +53,14 @@ class Training {
   void resume(const Standing& standing);
 
   bool finished() const { return standing_.schedule_step >= total_steps_; }
-  void step();
-  // Collective: what the ranks counted goes into the standing. Before it is saved.
-  void fold();
-  // Collective: what happened since the last call.
+  // `stop` is this rank's wish to end after it; whether any rank had one is stop_agreed(), the same on all.
+  void step(bool stop = false);
+  bool stop_agreed() const { return stop_agreed_; }
+  // What happened since the last call. With state_mutex() held, where another thread may save.
   StepsReport report();
+  // Held while a step changes weights, moments and standing, which it does after its last word with the other ranks: whoever
+  // holds it, on whichever thread, finds the last completed step, and needs nobody to save it.
+  std::mutex& state_mutex() { return state_mutex_; }
 
   const Standing& standing() const { return standing_; }
   int64_t steps_left() const { return total_steps_ - standing_.schedule_step; }
@@ -74,7 +78,14 @@ class Training {
   RankTimes times() const;
 
  private:
-  void take_part(const std::vector<std::vector<int32_t>>& bins, int64_t samples);
+  // What the ranks have to tell each other beside gradients.
+  struct StepSums {
+    bool stop = false;
+    double loss = 0;
+    int64_t tokens = 0;
+  };
+  StepSums take_part(const std::vector<std::vector<int32_t>>& bins, int64_t samples);
+  StepSums over_all_ranks(const StepSums& mine) const;
   int64_t steps_to_end() const;
   void write_ledger(const std::vector<std::vector<int32_t>>& bins) const;
 
@@ -88,13 +99,13 @@ class Training {
   Gradients gradients_;
   Sampler sampler_;
   const std::string ledger_;  // empty: none is kept
+  int64_t run_ = 0;           // in the ledger
   Schedule schedule_;
   int64_t steps_of_epoch_ = 0, total_steps_ = 0;
   Standing standing_;
+  std::mutex state_mutex_;
+  bool stop_agreed_ = false;
 
-  // Of this rank, since the last fold().
-  double loss_ = 0;
-  int64_t tokens_ = 0;
   // Since the last report().
   struct Tally {
     int64_t samples = 0, tokens = 0;

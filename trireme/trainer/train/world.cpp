@@ -2,10 +2,13 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "trireme/base/env.h"
 #include "trireme/base/error.h"
 #include "trireme/ccl/bootstrap/control.h"
 #include "trireme/ccl/bootstrap/pmi.h"
@@ -33,15 +36,23 @@ uint16_t master_port() {
   return static_cast<uint16_t>(port);
 }
 
-// torchrun's agents hold the store themselves; elsewhere rank 0 does.
+// torchrun's agents hold the store themselves, unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1; elsewhere rank 0 does.
 c10::intrusive_ptr<c10d::Store> tcp_store(const std::string& address, const ccl::LauncherRank& place,
-                                          std::chrono::seconds timeout) {
+                                          std::chrono::milliseconds timeout) {
   c10d::TCPStoreOptions options;
   options.port = master_port();
-  options.isServer = place.rank == 0 && variable("TORCHELASTIC_USE_AGENT_STORE") != "True";
+  const bool agents_hold_it = variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  options.isServer = place.rank == 0 && !agents_hold_it;
   options.waitWorkers = false;
   options.timeout = timeout;
-  return c10::make_intrusive<c10d::TCPStore>(address, options);
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(address, options);
+  } catch (const c10::DistError& error) {
+    const char* remedy = agents_hold_it ? " Agents of torchrun may keep the address of a rank 0 that is gone: "
+                                          "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 gives every start a store of its own."
+                                        : " Is rank 0 running, and does MASTER_ADDR lead to its host?";
+    throw IoError(str("the store at ", address, " port ", options.port, ": ", error.what_without_backtrace(), ".", remedy));
+  }
 }
 
 std::string master_address(const ccl::LauncherRank& place) {
@@ -64,7 +75,9 @@ void settle_threads() {
 
 World World::join(std::chrono::seconds timeout) {
   World world;
-  const auto options = c10::make_intrusive<ProcessGroupCCL::Options>(timeout);
+  // Not half an hour: where a host was lost while its ranks started, nobody else would ever notice.
+  const auto connect_timeout = std::min<std::chrono::milliseconds>(timeout, env::duration("CCL_KVS_CONNECTION_TIMEOUT"));
+  const auto options = c10::make_intrusive<ProcessGroupCCL::Options>(connect_timeout);
   const std::optional<ccl::LauncherRank> place = ccl::launcher_rank();
   if (!place || place->size == 1) {
     settle_threads();
@@ -81,8 +94,9 @@ World World::join(std::chrono::seconds timeout) {
   if (pmi)
     world.group_ = c10::make_intrusive<ProcessGroupCCL>(pmi->store, world.rank_, world.size_, options);
   else
-    world.group_ = c10::make_intrusive<ProcessGroupCCL>(tcp_store(master_address(*place), *place, timeout), world.rank_,
-                                                        world.size_, options);
+    world.group_ = c10::make_intrusive<ProcessGroupCCL>(tcp_store(master_address(*place), *place, connect_timeout),
+                                                        world.rank_, world.size_, options);
+  world.group_->setTimeout(timeout);  // from now on
   return world;
 }
 
@@ -105,6 +119,10 @@ void World::broadcast(const at::Tensor& values) const {
 
 void World::barrier() const {
   if (group_) group_->barrier({})->wait(kNoTimeout);
+}
+
+void World::check() const {
+  if (group_ && group_->getError() != c10d::ErrorType::SUCCESS) barrier();  // which fails with the first cause
 }
 
 at::Tensor World::gather(const at::Tensor& values) const {

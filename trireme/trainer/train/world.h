@@ -14,7 +14,7 @@ namespace trireme::trainer {
 class World {
  public:
   // Asks whoever started the process: mpirun (PMI-1, or MASTER_ADDR and MASTER_PORT), torchrun, Slurm. Nobody: one process.
-  // Returns when all are there; `timeout` is that of every collective.
+  // Returns when all are there, for which they have CCL_KVS_CONNECTION_TIMEOUT; `timeout` is that of every collective.
   static World join(std::chrono::seconds timeout);
 
   int rank() const { return rank_; }
@@ -30,6 +30,8 @@ class World {
   // Rank 0's values on every rank.
   void broadcast(const at::Tensor& values) const;
   void barrier() const;
+  // Throws where a collective would, without one: a rank that has much to compute on its own learns that another was lost.
+  void check() const;
   // Rank by rank: [size, values].
   at::Tensor gather(const at::Tensor& values) const;
 

@@ -1,0 +1,315 @@
+"""Training on hosts that come and go: torchrun's elastic agents with `trireme qa`, and what is left when something dies.
+
+Every test adds up the ledger: after taking each step from the last run that the model stands on, every sample of each epoch was seen once.
+"""
+
+import os
+import pathlib
+import random
+import signal
+import time
+
+import pytest
+
+from tests.trainer.runs import json_of, minilm, needs_program, questions, run, tiny_model
+
+from .elastic import START_S, ElasticJob, assert_every_sample_once, first_error, steps_again
+from .hosts import Cluster, why_not
+from .test_harness import namespaces_in_use
+
+safetensors_torch = pytest.importorskip("safetensors.torch")
+pytestmark = needs_program
+
+SAMPLES = 64
+SAVE_STEPS = 20
+END_S = 180  # for what is left of a job after its last fault
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return tiny_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return questions(tmp_path_factory.mktemp("data"), train=SAMPLES)
+
+
+@pytest.fixture
+def flags(model, data, tmp_path):
+    def with_epochs(epochs: int, *more) -> list:
+        return [
+            "--model_name_or_path", model, *data, "--do_train", "--per_device_train_batch_size", 4, "--num_train_epochs", epochs, "--learning_rate", 1e-4,
+            "--logging_steps", 10, "--save_strategy", "steps", "--save_steps", SAVE_STEPS, "--save_total_limit", 3, "--output_dir", tmp_path / "out", *more,
+        ]  # fmt: skip
+
+    return with_epochs
+
+
+def same_weights(a: pathlib.Path, b: pathlib.Path) -> bool:
+    return (a / "model.safetensors").read_bytes() == (b / "model.safetensors").read_bytes()
+
+
+def train_loss(out: pathlib.Path) -> float:
+    return json_of(out / "train_results.json")["train_loss"]
+
+
+def assert_like_undisturbed(out: pathlib.Path, flags: list, folder: pathlib.Path) -> None:
+    """A step takes more samples with more ranks, so a run on one host and a run on three end differently. One that was both ends between the two, give or
+    take as much again."""
+    losses = []
+    for ranks in (1, 3):
+        run(ranks, *flags, "--output_dir", folder / f"undisturbed{ranks}")
+        losses.append(train_loss(folder / f"undisturbed{ranks}"))
+    spread = max(abs(losses[0] - losses[1]), 0.02)
+    assert min(losses) - spread <= train_loss(out) <= max(losses) + spread, (train_loss(out), losses)
+
+
+# ---- A worker, a host
+
+
+def test_a_killed_worker_costs_no_more_than_the_steps_since_the_last_checkpoint(make_cluster, flags, tmp_path):
+    """Two hosts; the same number of ranks before and after, so that the weights are those of an undisturbed run, bit for bit. TensorBoard's folder is in
+    the output directory from the first step on."""
+    epochs = 40
+    with ElasticJob(make_cluster(hosts=2), tmp_path, flags(epochs), nnodes="2:4") as job:
+        job.start(0, 1)
+        before = job.wait_for_run(ranks=2)
+        killed = time.time()
+        job.signal_worker(1, signal.SIGKILL)
+        job.wait_for_run(ranks=2, after=before, steps=0)
+        again_s = time.time() - killed
+        assert job.wait(END_S) == {0: 0, 1: 0}, job.outputs()
+        assert "rank 1" in first_error(job.output(0)), job.output(0)
+    assert_every_sample_once(job.ledger, epochs, SAMPLES)
+    assert max(steps_again(job.ledger)) <= SAVE_STEPS
+    run(2, *flags(epochs), "--output_dir", tmp_path / "undisturbed")
+    assert same_weights(tmp_path / "out", tmp_path / "undisturbed")
+    print(f"training again {again_s:.1f} s after the kill")
+
+
+def test_an_evicted_host_saves_and_loses_no_step(make_cluster, flags, tmp_path):
+    """SIGTERM reaches torchrun on one of two hosts; the ranks on both save the same step, and the other host goes on alone."""
+    epochs = 80
+    with ElasticJob(make_cluster(hosts=2), tmp_path, flags(epochs)) as job:
+        job.start(0, 1)
+        before = job.wait_for_run(ranks=2)
+        evicted = time.monotonic()
+        job.agents[1].send_signal(signal.SIGTERM)
+        assert job.agents[1].wait(timeout=30) != 0
+        ended_s = time.monotonic() - evicted
+        job.wait_for_run(ranks=1, after=before)
+        assert job.agents[0].wait(timeout=END_S) == 0, job.outputs()
+        assert "SIGTERM: step" in job.output(0)
+    assert ended_s < 20
+    assert_every_sample_once(job.ledger, epochs, SAMPLES)
+    assert max(steps_again(job.ledger)) == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("victim", [1, 0], ids=["another host", "the host of rank 0"])
+@pytest.mark.parametrize("how", ["silently", "all its processes"])
+def test_a_host_is_lost_and_returns(make_cluster, flags, tmp_path, victim, how):
+    """Three hosts of two ranks; the rendezvous is on the third."""
+    epochs = 500
+    cluster = make_cluster(hosts=3)
+    with ElasticJob(cluster, tmp_path, flags(epochs), processes=2, endpoint=2) as job:
+        job.start(0, 1, 2)
+        run_of_three = job.wait_for_run(ranks=6, steps=30)
+        if how == "silently":
+            cluster.cut(victim)
+        job.kill_host_processes(victim)
+        run_of_two = job.wait_for_run(ranks=4, after=run_of_three)
+        cluster.heal(victim) if how == "silently" else None
+        job.start(victim)
+        job.wait_for_run(ranks=6, after=run_of_two)
+        assert job.wait(END_S) == {0: 0, 1: 0, 2: 0}, job.outputs()
+        assert "6 processes by torchrun" in job.output() and "4 processes by torchrun" in job.output()
+    assert_every_sample_once(job.ledger, epochs, SAMPLES)
+    assert max(steps_again(job.ledger)) <= SAVE_STEPS
+    assert_like_undisturbed(tmp_path / "out", flags(epochs), tmp_path)
+
+
+@pytest.mark.long
+def test_one_host_two_hosts_one_host(make_cluster, flags, tmp_path):
+    epochs = 600
+    with ElasticJob(make_cluster(hosts=2), tmp_path, flags(epochs)) as job:
+        job.start(0)
+        alone = job.wait_for_run(ranks=1, steps=30)
+        job.start(1)
+        together = job.wait_for_run(ranks=2, after=alone)
+        job.kill_host_processes(1)
+        job.wait_for_run(ranks=1, after=together)
+        assert job.agents[0].wait(timeout=END_S) == 0, job.outputs()
+    assert_every_sample_once(job.ledger, epochs, SAMPLES)
+    again = steps_again(job.ledger)
+    assert again[0] == 0, "a host that joins costs nothing: torchrun's SIGTERM saves the last step"
+    assert max(again) <= SAVE_STEPS
+    assert_like_undisturbed(tmp_path / "out", flags(epochs), tmp_path)
+
+
+@pytest.mark.long
+def test_without_the_rendezvous_every_agent_ends_and_a_relaunch_goes_on(make_cluster, flags, tmp_path):
+    epochs = 300
+    cluster = make_cluster(hosts=3)
+    with ElasticJob(cluster, tmp_path, flags(epochs), endpoint=2) as job:
+        job.start(0, 1, 2)
+        before = job.wait_for_run(ranks=3, steps=30)
+        lost = time.monotonic()
+        cluster.cut(2)
+        job.kill_host_processes(2)
+        for host in (0, 1):
+            assert job.agents[host].wait(timeout=120) != 0
+        print(f"the agents ended {time.monotonic() - lost:.1f} s after the host of the rendezvous was lost")
+        cluster.heal(2)
+        job.start(0, 1, 2)
+        job.wait_for_run(ranks=3, after=before)
+        assert job.wait(END_S) == {0: 0, 1: 0, 2: 0}, job.outputs()
+    assert_every_sample_once(job.ledger, epochs, SAMPLES)
+
+
+@pytest.mark.long
+def test_a_stopped_worker_is_waited_for_until_the_timeout_of_operations(make_cluster, flags, tmp_path):
+    """It is alive, and so no error by itself; --ddp_timeout bounds the wait. torchrun kills it then."""
+    epochs = 150
+    with ElasticJob(make_cluster(hosts=2), tmp_path, flags(epochs, "--ddp_timeout", 6)) as job:
+        job.start(0, 1)
+        before = job.wait_for_run(ranks=2)
+        stopped = time.monotonic()
+        job.signal_worker(1, signal.SIGSTOP)
+        time.sleep(3)
+        assert first_error(job.output()) == ""
+        job.until(lambda: first_error(job.output(0)) != "", "an error of rank 0", 30)
+        assert 4 < time.monotonic() - stopped < 20
+        assert "rank 1" in first_error(job.output(0))
+        job.wait_for_run(ranks=2, after=before)
+        assert job.wait(END_S) == {0: 0, 1: 0}, job.outputs()
+    assert_every_sample_once(job.ledger, epochs, SAMPLES)
+
+
+# ---- Many faults in a row
+
+
+def leftovers(cluster: Cluster, job: ElasticJob) -> dict[str, object]:
+    """What a job that has ended must not leave: processes, shared memory, ports."""
+    left: dict[str, object] = {"processes": job.living()}
+    for host in cluster:
+        left[f"shared memory of {host.name}"] = host.run(["ls", "-A", "/dev/shm"]).stdout.split()
+        sockets = [line.split() for line in host.run(["cat", "/proc/net/tcp", "/proc/net/tcp6"]).stdout.splitlines()]
+        left[f"listeners of {host.name}"] = [line[1] for line in sockets if len(line) > 3 and line[3] == "0A"]
+    return {what: found for what, found in left.items() if found}
+
+
+class Faults:
+    """Seeded. Each returns what it did; the job may need agents to be started again then, as an operator of a cluster would."""
+
+    def __init__(self, cluster: Cluster, job: ElasticJob, seed: int):
+        self._cluster, self._job, self._chance = cluster, job, random.Random(seed)
+
+    def one(self) -> str:
+        kind = self._chance.choice(["kill", "cut", "stop", "evict"])
+        host = self._chance.randrange(len(self._cluster))
+        time.sleep(self._chance.uniform(0, 1))
+        try:
+            getattr(self, "_" + kind)(host)
+        except IndexError:  # its workers have just ended
+            kind += " (nobody there)"
+        return f"{kind} host {host}"
+
+    def _kill(self, host: int) -> None:
+        self._job.signal_worker(host, signal.SIGKILL)
+
+    def _cut(self, host: int) -> None:
+        self._cluster.cut(host)
+        time.sleep(self._chance.uniform(0.5, 6))
+        self._cluster.heal(host)
+
+    def _stop(self, host: int) -> None:
+        """For a while that the job waits through, or for longer than it does."""
+        pid = self._job.signal_worker(host, signal.SIGSTOP)
+        time.sleep(self._chance.choice([1, 12]))
+        try:
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass
+
+    def _evict(self, host: int) -> None:
+        self._job.agents[host].send_signal(signal.SIGTERM)
+
+
+def soak(cluster: Cluster, job: ElasticJob, faults: int, seed: int) -> list[str]:
+    """Lets a job live through its faults: agents that have ended with an error are started again. Returns when one has ended well."""
+    happened: list[str] = []
+    fault = Faults(cluster, job, seed)
+    job.start(*range(len(cluster)))
+    last_run, deadline = 0, time.monotonic() + START_S
+
+    def look_after_agents() -> bool:
+        for host, agent in list(job.agents.items()):
+            if agent.poll() == 0:
+                return True
+            if agent.poll() is not None:
+                job.start(host)
+        return False
+
+    while not look_after_agents():
+        assert time.monotonic() < deadline, f"no progress for {START_S} s after {happened[-3:]}\n{job.outputs()}"
+        run_now, _ = job.last_step()
+        if run_now > last_run:
+            last_run, deadline = run_now, time.monotonic() + START_S
+            if len(happened) < faults:
+                happened.append(fault.one())
+                deadline = time.monotonic() + START_S
+            else:
+                deadline = time.monotonic() + END_S
+        elif len(happened) < faults and happened and happened[-1].startswith(("cut", "stop")) and time.monotonic() > deadline - START_S + 20:
+            # It was too short to be noticed.
+            happened.append(fault.one())
+            deadline = time.monotonic() + START_S
+        time.sleep(0.1)
+    return happened
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1])
+def test_twenty_random_faults_in_a_row(flags, tmp_path, seed):
+    if reason := why_not():
+        pytest.skip(reason)
+    epochs = 1500
+    before = namespaces_in_use()
+    with Cluster(hosts=3) as cluster:
+        with ElasticJob(cluster, tmp_path, flags(epochs, "--ddp_timeout", 8), endpoint=2, max_restarts=100) as job:
+            happened = soak(cluster, job, 20, seed)
+            print(*happened, sep="\n")
+            # The others wait for one that ended well, or find its rendezvous gone.
+            job.until(lambda: all(agent.poll() is not None for agent in job.agents.values()), "the end of all agents", 400)
+            assert leftovers(cluster, job) == {}
+    assert len(happened) == 20
+    assert namespaces_in_use() <= before
+    assert_every_sample_once(job.ledger, epochs, SAMPLES)
+    assert_like_undisturbed(tmp_path / "out", flags(epochs), tmp_path)
+
+
+@pytest.mark.long
+def test_a_model_that_was_disturbed_answers_as_well(make_cluster, tmp_path):
+    """MiniLM on generated questions: killed, a host lost, a host returned; F1 as of a run that was left alone."""
+    flags = [
+        "--model_name_or_path", minilm(), *questions(tmp_path, train=480, dev=60), "--do_train", "--do_eval", "--per_device_train_batch_size", 8,
+        "--num_train_epochs", 3, "--learning_rate", 2e-4, "--warmup_ratio", 0.1, "--logging_steps", 10, "--save_strategy", "steps", "--save_steps", 10,
+        "--save_total_limit", 2, "--max_seq_length", 128, "--report_to", "none",
+    ]  # fmt: skip
+    run(2, *flags, "--output_dir", tmp_path / "undisturbed", timeout_s=600)
+    with ElasticJob(make_cluster(hosts=2), tmp_path, [*flags, "--output_dir", tmp_path / "out"]) as job:
+        job.start(0, 1)
+        again = job.wait_for_run(ranks=2, steps=12)
+        job.signal_worker(1, signal.SIGKILL)
+        again = job.wait_for_run(ranks=2, after=again, steps=2)
+        job.kill_host_processes(1)
+        again = job.wait_for_run(ranks=1, after=again, steps=2)
+        job.start(1)
+        job.wait_for_run(ranks=2, after=again, steps=2)
+        assert job.wait(600) == {0: 0, 1: 0}, job.outputs()
+    assert_every_sample_once(job.ledger, 3, 480)
+    scores = [json_of(tmp_path / name / "eval_results.json")["eval_f1"] for name in ("undisturbed", "out")]
+    print(f"F1 {scores[0]:.1f} undisturbed, {scores[1]:.1f} disturbed")
+    assert abs(scores[0] - scores[1]) < 5 and scores[1] > 60, scores

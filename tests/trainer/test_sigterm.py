@@ -1,0 +1,201 @@
+"""SIGTERM, as a pod's eviction brings it: `trireme qa` saves the last completed step and ends with 143 within 20 s, never with 0."""
+
+import contextlib
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from .runs import command, json_of, needs_program, questions, ranks_of, run, tiny_model
+
+pytestmark = needs_program
+
+BOUND_S = 20
+FOREVER = ["--num_train_epochs", 100000, "--logging_steps", 1]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return tiny_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return questions(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture
+def flags(model, data, tmp_path):
+    return [
+        "--model_name_or_path", model, *data, "--do_train", "--per_device_train_batch_size", 4, "--num_train_epochs", 2, "--learning_rate", 1e-3,
+        "--logging_steps", 4, "--save_strategy", "no", "--report_to", "none", "--output_dir", tmp_path / "out",
+    ]  # fmt: skip
+
+
+class Started:
+    """A run whose output can be waited for. `with` ends what is left of it."""
+
+    def __init__(self, ranks: int, *flags, log: pathlib.Path):
+        self._log = log
+        with open(log, "wb") as output:
+            self.process = subprocess.Popen(command(ranks, *flags), stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception) -> None:
+        for pid in [*self.ranks(), self.process.pid]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+    def ranks(self) -> list[int]:
+        return ranks_of(self.process.pid)
+
+    def output(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def wait_for(self, pattern: str, timeout_s: float = 60) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not re.search(pattern, self.output(), re.MULTILINE):
+            assert time.monotonic() < deadline and self.process.poll() is None, f"no '{pattern}'\n{self.output()}"
+            time.sleep(0.005)
+
+    def end(self) -> tuple[int, float]:
+        """The exit code, and after how long."""
+        start = time.monotonic()
+        return self.process.wait(timeout=60), time.monotonic() - start
+
+
+def saved_step(out: pathlib.Path) -> int:
+    (checkpoint,) = out.glob("checkpoint-*")
+    return json_of(checkpoint / "trireme_state.json")["global_step"]
+
+
+def test_one_process_saves_the_last_step(flags, tmp_path):
+    with Started(0, *flags, *FOREVER, log=tmp_path / "log") as started:
+        started.wait_for("^step 5/")
+        started.process.send_signal(signal.SIGTERM)
+        code, seconds = started.end()
+    assert code == 143 and seconds < BOUND_S, started.output()
+    assert saved_step(tmp_path / "out") >= 5 and f"SIGTERM: step {saved_step(tmp_path / 'out')} is saved" in started.output()
+
+
+@pytest.mark.parametrize("told", [0, 1])
+def test_where_one_rank_is_told_all_save_the_same_step(flags, tmp_path, told):
+    with Started(2, *flags, *FOREVER, log=tmp_path / "log") as started:
+        started.wait_for("^step 5/")
+        os.kill(started.ranks()[told], signal.SIGTERM)
+        code, seconds = started.end()
+    assert code == 143 and seconds < BOUND_S, started.output()
+    assert f"SIGTERM: step {saved_step(tmp_path / 'out')} is saved" in started.output() and "rank" not in started.output().partition("SIGTERM")[2]
+
+
+def test_a_rank_that_waits_for_a_stopped_one_saves_alone(flags, tmp_path):
+    """No step will ever be completed: the last one is saved after some patience."""
+    with Started(2, *flags, *FOREVER, log=tmp_path / "log") as started:
+        started.wait_for("^step 5/")
+        first, second = started.ranks()
+        os.kill(second, signal.SIGSTOP)
+        time.sleep(0.5)
+        start = time.monotonic()
+        os.kill(first, signal.SIGTERM)
+        while first in started.ranks() and time.monotonic() - start < 30:
+            time.sleep(0.05)
+        seconds = time.monotonic() - start
+        with contextlib.suppress(ProcessLookupError):  # mpirun may have been faster
+            os.kill(second, signal.SIGKILL)
+        code, _ = started.end()
+    assert code != 0 and 1 < seconds < BOUND_S, started.output()
+    assert saved_step(tmp_path / "out") >= 5
+    run(2, *flags)  # and it can be gone on from
+
+
+def test_while_data_is_prepared_there_is_nothing_to_save(flags, tmp_path):
+    many = questions(tmp_path, train=20000)
+    with Started(0, *flags, *many, log=tmp_path / "log") as started:
+        started.wait_for("^1 process")
+        started.process.send_signal(signal.SIGTERM)
+        code, seconds = started.end()
+    assert code == 143 and seconds < 5 and "train.json:" not in started.output(), started.output()
+    run(0, *flags)  # in the same folder
+
+
+@pytest.mark.parametrize("when", ["while it trains", "at the end"])
+def test_an_evaluation_is_given_up(flags, tmp_path, when):
+    """What was trained is saved; the evaluation begins anew, if it was the last thing to do."""
+    many = questions(tmp_path, train=64, dev=6000)
+    between = ["--eval_strategy", "steps", "--eval_steps", 3] if when == "while it trains" else []
+    with Started(2, *flags, *many, "--do_eval", "--logging_steps", 1, *between, log=tmp_path / "log") as started:
+        started.wait_for("^step 3/" if between else "train metrics")
+        time.sleep(0.05)
+        for rank in started.ranks():
+            os.kill(rank, signal.SIGTERM)
+        code, seconds = started.end()
+    assert code == 143 and seconds < BOUND_S, started.output()
+    assert not (tmp_path / "out" / "eval_results.json").exists() and "eval metrics" not in started.output()
+    assert saved_step(tmp_path / "out") == (3 if between else 16)
+    done = run(2, *flags, *many, "--do_eval")
+    assert "goes on from" in done.stderr and "eval metrics" in done.stdout
+
+
+def test_whenever_it_comes_the_end_is_143_and_the_weights_are_the_same(flags, tmp_path):
+    flags = [*flags, "--num_train_epochs", 20, "--do_eval"]
+    start = time.monotonic()
+    run(2, *flags, "--output_dir", tmp_path / "undisturbed")
+    seconds = time.monotonic() - start
+    chance = random.Random(3)
+    for attempt in range(6):
+        with Started(2, *flags, log=tmp_path / "log") as started:
+            time.sleep(chance.uniform(0.3, seconds))
+            ranks = started.ranks()
+            if len(ranks) < 2:
+                continue  # it was faster
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(chance.choice(ranks), signal.SIGTERM)
+            code, seconds_to_end = started.end()
+            done = "eval metrics" in started.output()
+            assert code != 0 or done, started.output()
+            assert seconds_to_end < BOUND_S
+    run(2, *flags)
+    assert (tmp_path / "out" / "model.safetensors").read_bytes() == (tmp_path / "undisturbed" / "model.safetensors").read_bytes()
+
+
+# ---- Started again by torchrun, with the same arguments
+
+
+RESTARTED = {"TORCHELASTIC_MAX_RESTARTS": "3"}
+
+
+def test_a_run_that_died_before_its_first_checkpoint_begins_again_in_its_folder(flags, tmp_path):
+    """There is TensorBoard's folder, and no checkpoint: a stranger's folder would be refused."""
+    with Started(0, *flags, *FOREVER, "--report_to", "tensorboard", log=tmp_path / "log") as started:
+        started.wait_for("^step 2/")
+        started.process.kill()
+    assert list((tmp_path / "out").glob("runs/*")) and not list((tmp_path / "out").glob("checkpoint-*"))
+    run(0, *flags, "--report_to", "tensorboard")
+    assert not (tmp_path / "out" / ".unfinished").exists()
+    for each in (tmp_path / "out").glob("checkpoint-*"):
+        raise AssertionError(each)
+    done = run(0, *flags, check=False)
+    assert done.returncode == 2 and "there is something in it already" in done.stderr, "a finished run is a stranger's again"
+
+
+def test_arguments_that_would_begin_anew_at_each_start_are_refused(flags, tmp_path):
+    done = run(0, *flags, "--overwrite_output_dir", check=False, **RESTARTED)
+    assert done.returncode == 2 and "each start would begin from nothing" in done.stderr
+
+
+def test_the_checkpoint_that_was_named_gives_way_to_a_newer_one_of_the_job(flags, tmp_path):
+    first = [*flags, "--save_strategy", "steps", "--save_steps", 4]
+    run(0, *first, "--max_steps", 8, "--output_dir", tmp_path / "first")
+    named = ["--resume_from_checkpoint", tmp_path / "first" / "checkpoint-4", "--max_steps", 12]
+    assert "step 4" in run(0, *first, *named, **RESTARTED).stderr
+    done = run(0, *first, *named, "--max_steps", 16, **RESTARTED)
+    assert "goes on from" in done.stderr and "checkpoint-12, step 12" in done.stderr
+    assert "step 4" in run(0, *first, *named, "--max_steps", 16).stderr, "without restarts it is what counts"
