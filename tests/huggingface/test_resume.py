@@ -1,0 +1,167 @@
+"""python -m trireme.resume: scripts of Hugging Face's Trainer go on from the newest checkpoint that is whole, however they were ended."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+safetensors_torch = pytest.importorskip("safetensors.torch")
+resume = pytest.importorskip("trireme.resume")
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+SCRIPT = "import json, os, sys\nprint(json.dumps([sys.argv, __name__, sys.path[0]]))\n"
+
+
+def make_checkpoint(output_dir: pathlib.Path, step: int) -> pathlib.Path:
+    """What HF's Trainer leaves, as far as it matters."""
+    folder = output_dir / f"checkpoint-{step}"
+    folder.mkdir(parents=True)
+    safetensors_torch.save_file({"weight": torch.ones(1000), "bias": torch.zeros(3)}, folder / "model.safetensors")
+    torch.save({"state": {0: torch.ones(1000)}}, folder / "optimizer.pt")
+    torch.save({"last_epoch": step}, folder / "scheduler.pt")
+    (folder / "trainer_state.json").write_text(json.dumps({"global_step": step, "epoch": 1.0}))
+    return folder
+
+
+def cut_short(path: pathlib.Path) -> None:
+    os.truncate(path, path.stat().st_size * 2 // 3)
+
+
+def start(tmp_path: pathlib.Path, *arguments, **environment) -> tuple[list[str], str]:
+    """The arguments that a script gets, and what was said."""
+    script = tmp_path / "folder" / "script.py"
+    script.parent.mkdir(exist_ok=True)
+    script.write_text(SCRIPT)
+    command = [sys.executable, "-m", "trireme.resume", str(script), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **environment})
+    assert done.returncode == 0, done.stderr
+    words, name, path = json.loads(done.stdout)
+    assert (words[0], name, path) == (str(script), "__main__", str(script.parent))
+    return words[1:], done.stderr
+
+
+def test_the_newest_checkpoint_is_passed_on(tmp_path):
+    out = tmp_path / "out"
+    for step in (5, 20, 100):
+        make_checkpoint(out, step)
+    (out / "checkpoint-best").mkdir()
+    words, said = start(tmp_path, "--output_dir", out, "--do_train")
+    assert words == ["--output_dir", str(out), "--do_train", "--resume_from_checkpoint", str(out / "checkpoint-100")]
+    assert f"goes on from {out}/checkpoint-100" in said
+    assert start(tmp_path, f"--output_dir={out}", RANK="1") == ([f"--output_dir={out}", "--resume_from_checkpoint", str(out / "checkpoint-100")], "")
+
+
+def test_a_checkpoint_that_is_not_whole_is_passed_over_with_a_sentence(tmp_path):
+    out = tmp_path / "out"
+    make_checkpoint(out, 5)
+    reasons = {
+        10: ("model.safetensors", cut_short, "model.safetensors is cut short"),
+        20: ("optimizer.pt", cut_short, "optimizer.pt is cut short"),
+        30: ("trainer_state.json", pathlib.Path.unlink, "no trainer_state.json"),
+        40: ("trainer_state.json", cut_short, "trainer_state.json is cut short"),
+        50: ("scheduler.pt", pathlib.Path.unlink, "it has no scheduler.pt"),
+        60: ("model.safetensors", pathlib.Path.unlink, "it has no weights"),
+        70: ("model.safetensors", lambda path: path.write_bytes(b""), "model.safetensors is cut short"),
+    }
+    for step, (name, spoil, _) in reasons.items():
+        spoil(make_checkpoint(out, step) / name)
+    words, said = start(tmp_path, "--output_dir", out)
+    assert words[-1] == str(out / "checkpoint-5")
+    for step, (_, _, reason) in reasons.items():
+        assert any(f"checkpoint-{step} is passed over" in line and reason in line for line in said.splitlines()), (step, said)
+    assert len(list(out.glob("checkpoint-*"))) == 8, "nothing is removed"
+
+
+def test_shards_are_looked_at_each(tmp_path):
+    checkpoint = make_checkpoint(tmp_path / "out", 5)
+    (checkpoint / "model.safetensors").rename(checkpoint / "model-1-of-2.safetensors")
+    safetensors_torch.save_file({"b": torch.ones(10)}, checkpoint / "model-2-of-2.safetensors")
+    index = {"weight_map": {"weight": "model-1-of-2.safetensors", "b": "model-2-of-2.safetensors"}}
+    (checkpoint / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert resume.why_not_whole(checkpoint) is None
+    cut_short(checkpoint / "model-2-of-2.safetensors")
+    assert resume.why_not_whole(checkpoint) == "model-2-of-2.safetensors is cut short"
+
+
+def test_where_none_is_whole_the_script_must_not_find_one(tmp_path):
+    """run_qa.py up to 4.57 takes the last folder of that name."""
+    out = tmp_path / "out"
+    cut_short(make_checkpoint(out, 5) / "optimizer.pt")
+    words, said = start(tmp_path, "--output_dir", out, "--resume_from_checkpoint", "True")
+    assert words == ["--output_dir", str(out)] and "checkpoint-5 is passed over" in said
+    assert [each.name for each in out.iterdir()] == ["incomplete-checkpoint-5"]
+    assert start(tmp_path, "--output_dir", tmp_path / "nothing")[0] == ["--output_dir", str(tmp_path / "nothing")]
+
+
+def test_a_checkpoint_that_the_user_names_counts_until_there_is_a_newer_one(tmp_path):
+    named, out = make_checkpoint(tmp_path / "earlier", 7), tmp_path / "out"
+    assert start(tmp_path, "--output_dir", out, "--resume_from_checkpoint", named)[0][-1] == str(named)
+    make_checkpoint(out, 9)
+    assert start(tmp_path, "--output_dir", out, f"--resume_from_checkpoint={named}")[0][-2:] == ["--resume_from_checkpoint", str(out / "checkpoint-9")]
+
+
+def test_without_an_output_dir_it_says_so(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run([sys.executable, "-m", "trireme.resume", str(tmp_path / "script.py")], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "no --output_dir" in done.stderr
+
+
+# ---- Hugging Face's Trainer itself
+
+
+# Writes down which samples a rank has trained on in which step. Ends after --stop_at steps, as if it had been killed after its checkpoint.
+TRAINER = """
+import argparse, os, pathlib, torch, transformers
+parser = argparse.ArgumentParser()
+for name in ("model", "output_dir", "ledger", "resume_from_checkpoint"): parser.add_argument("--" + name)
+parser.add_argument("--stop_at", type=int, default=0)
+given = parser.parse_args()
+data = [dict(input_ids=torch.full((8,), 5 + i), attention_mask=torch.ones(8, dtype=torch.long), start_positions=torch.tensor(1), end_positions=torch.tensor(2))
+        for i in range(64)]
+class Noting(transformers.Trainer):
+    def training_step(self, model, inputs, *more):
+        with open(f"{given.ledger}.{self.args.process_index}", "a") as ledger:
+            for ids in inputs["input_ids"]: print(self.state.global_step, int(self.state.epoch), int(ids[0]) - 5, file=ledger)
+        return super().training_step(model, inputs, *more)
+class Stop(transformers.TrainerCallback):
+    def on_save(self, args, state, control, **more):
+        if state.global_step == given.stop_at: os._exit(0)
+arguments = transformers.TrainingArguments(output_dir=given.output_dir, per_device_train_batch_size=4, num_train_epochs=1, save_steps=4, use_cpu=True,
+                                           report_to=[], disable_tqdm=True, seed=1, ddp_backend="gloo")
+model = transformers.AutoModelForQuestionAnswering.from_pretrained(given.model)
+trainer = Noting(model, arguments, train_dataset=data, callbacks=[Stop()])
+trainer.train(resume_from_checkpoint=given.resume_from_checkpoint)
+"""
+
+
+def samples_seen(folder: pathlib.Path, model: pathlib.Path, before: int, after: int) -> tuple[int, int]:
+    """(lost, repeated) of an epoch of 64 samples that was stopped after 4 steps and gone on with, on another number of processes."""
+    (folder / "trainer.py").write_text(TRAINER)
+    flags = ["--model", str(model), "--output_dir", str(folder / "out")]
+    for processes, more in [(before, ["--stop_at", "4", "--ledger", str(folder / "a")]), (after, ["--ledger", str(folder / "b")])]:
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+        words = [*launcher, "-m", "trireme.resume", str(folder / "trainer.py"), *flags, *more]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        assert done.returncode == 0, done.stderr[-3000:]
+    assert "goes on from" in done.stderr
+    lines = [line.split() for part in sorted(folder.glob("[ab].*")) for line in part.read_text().splitlines()]
+    seen = [int(sample) for _, epoch, sample in lines if epoch == "0"]
+    return 64 - len(set(seen)), len(seen) - len(set(seen))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("before", "after", "lost", "repeated"),
+    [(2, 2, 0, 0), (2, 1, 0, 16), (1, 2, 16, 0)],
+    ids=["as many processes", "fewer", "more"],
+)
+def test_what_hugging_faces_own_resume_does_to_samples(tmp_path, before, after, lost, repeated):
+    """It counts steps, and a step has as many samples as there are processes; `trireme qa` counts samples. docs/huggingface.md says so."""
+    from tests.trainer.runs import tiny_model
+
+    assert samples_seen(tmp_path, tiny_model(tmp_path / "model"), before, after) == (lost, repeated)
