@@ -56,7 +56,17 @@ def test_delay_and_loss_are_no_alarm(tmp_path, make_cluster):
     cluster = make_cluster(hosts=2, delay_ms=100, loss_percent=1)
     arguments = ("--bytes", 65536, "--seconds", 6, "--check")
     with start(tmp_path, cluster, 2, *arguments, TRIREME_PEER_TIMEOUT_MS="5000") as ranks:
-        assert ranks.wait(timeout_s=60) == [0, 0]
+        assert ranks.wait(timeout_s=60) == [0, 0], ranks.output(0) + ranks.output(1)
+
+
+def test_who_is_done_first_takes_nothing_along(tmp_path, make_cluster):
+    """A packet of the last result is lost often enough that it is sent again only after its sender has left."""
+    cluster = make_cluster(hosts=2, delay_ms=20, loss_percent=12)
+    for attempt in range(6):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        with start(folder, cluster, 2, "--bytes", 65536, "--seconds", 0.2, "--check", TRIREME_PEER_TIMEOUT_MS="15000") as ranks:
+            assert ranks.wait(timeout_s=60) == [0, 0], ranks.output(0) + ranks.output(1)
 
 
 def test_several_streams(tmp_path, make_cluster):

@@ -1,9 +1,11 @@
 #include "trireme/ccl/bootstrap/socket.h"
 
 #include <arpa/inet.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -153,6 +155,12 @@ std::string recv_string(int fd, size_t bytes, Deadline deadline) {
 bool is_lost(int fd) {
   pollfd entry{fd, POLLRDHUP, 0};
   return ::poll(&entry, 1, 0) > 0;  // POLLRDHUP, POLLHUP, POLLERR or POLLNVAL: nothing else was asked for
+}
+
+bool has_unacknowledged(int fd) {
+  int bytes = 0;
+  pollfd entry{fd, 0, 0};  // POLLHUP and POLLERR are always told
+  return ::ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0 && ::poll(&entry, 1, 0) == 0;
 }
 
 void tune_connection(int fd, std::chrono::milliseconds peer_timeout, Traffic traffic) {

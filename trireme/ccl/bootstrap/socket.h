@@ -40,6 +40,8 @@ size_t recv_some(int fd, void* data, size_t bytes);
 
 // Whether the peer has closed it or it has failed. Bytes that were not read yet stay where they are.
 bool is_lost(int fd);
+// Whether bytes that were sent have not come to the peer's host yet. No longer so when the connection has failed.
+bool has_unacknowledged(int fd);
 
 // What the connection is for decides how a silent cut is seen; either way it is seen after about `peer_timeout`, not before.
 //   light  short messages that the peer reads soon. Keepalive when idle, TCP_USER_TIMEOUT while bytes are unacknowledged.

@@ -1,5 +1,10 @@
 // How a communicator learns that a peer is gone, and tells the others: pidfds within the host, the control connections between hosts.
+#include <poll.h>
 #include <sys/socket.h>
+
+#include <algorithm>
+#include <thread>
+#include <vector>
 
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
@@ -121,24 +126,36 @@ void CommunicatorState::close() {
   // What is queued must still get out; then the streams end.
   interrupt();
   while (driving_.exchange(true)) std::this_thread::yield();
-  if (!poisoned_.load()) {
+  const Deadline patience = Deadline::after(std::chrono::seconds(5));
+  const bool orderly = !poisoned_.load();
+  std::vector<pollfd> connections;
+  if (orderly) {
     messenger_->send_leave();
-    Deadline patience = Deadline::after(std::chrono::seconds(5));
     try {
       while (!messenger_->flush() && !patience.passed()) std::this_thread::yield();
     } catch (const Error& error) {
       log(LogLevel::debug, str("rank ", topology_.rank, ": while leaving: ", error.what()));
     }
+    messenger_->add_poll_fds(connections);
     node_->advance(kLeft);
     for (int peer = 0; peer < node_->size(); ++peer) {
       if (peer != node_->rank()) node_->notify(peer);
     }
   }
-  if (!control_) return;
-  for (int rank = 0; rank < topology_.size(); ++rank) {
-    int fd = control_->connection_to(rank);
-    if (fd >= 0) tell(fd, encode_frame(kLeaveNotice, ""));
+  if (control_) {
+    for (int rank = 0; rank < topology_.size(); ++rank) {
+      int fd = control_->connection_to(rank);
+      if (fd < 0) continue;
+      tell(fd, encode_frame(kLeaveNotice, ""));
+      connections.push_back({fd, 0, 0});
+    }
   }
+  // A connection that is closed while its peer still sends is reset, and what was lost on the way to the peer is not sent again.
+  auto arrived = [&] {
+    return std::none_of(connections.begin(), connections.end(),
+                        [](const pollfd& each) { return has_unacknowledged(each.fd); });
+  };
+  while (orderly && !arrived() && !patience.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 }  // namespace trireme::ccl

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 
 #include "trireme/base/error.h"
 #include "trireme/ccl/bootstrap/wire.h"
@@ -25,7 +26,11 @@ void Link::queue(Lane& lane, const LinkFrame& frame, const std::byte* payload, T
   out.payload = payload;
   out.transfer = transfer;
   lane.out.push_back(std::move(out));
-  flush(lane);
+  try {
+    flush(lane);
+  } catch (const IoError&) {
+    // progress() meets it again, after reading what the peer sent before.
+  }
 }
 
 void Link::send(Transfer& transfer) {
@@ -63,13 +68,7 @@ void Link::queue_data(Transfer& transfer, uint64_t receiver_id) {
 void Link::send_leave() {
   LinkFrame frame;
   frame.kind = LinkFrame::leave;
-  for (Lane& lane : lanes_) {
-    try {
-      queue(lane, frame);
-    } catch (const IoError&) {
-      // It left first.
-    }
-  }
+  for (Lane& lane : lanes_) queue(lane, frame);
 }
 
 void Link::send_call(uint64_t tag, const Signature& signature) {
@@ -269,8 +268,18 @@ bool Link::receive(Lane& lane) {
 bool Link::progress() {
   bool moved = false;
   for (Lane& lane : lanes_) {
-    moved |= flush(lane);
+    // A peer that is done leaves and closes the connection, perhaps before it got our answers. What it sent before is still there to be read.
+    std::exception_ptr broken;
+    try {
+      moved |= flush(lane);
+    } catch (const IoError&) {
+      broken = std::current_exception();
+    }
     if (!lane.left) moved |= receive(lane);
+    if (!broken) continue;
+    bool wanted = std::any_of(lane.out.begin(), lane.out.end(), [](const Out& out) { return out.transfer != nullptr; });
+    if (!lane.left || wanted) std::rethrow_exception(broken);
+    lane.out.clear();
   }
   return moved;
 }
@@ -285,11 +294,7 @@ void Link::confirm_bulk_sends() {
     frame.kind = LinkFrame::sent;
     frame.receiver_id = send->first;
     send = bulk_sends_.erase(send);
-    try {
-      queue(lanes_[0], frame);
-    } catch (const IoError&) {
-      if (!left_) throw;  // else it did not care to know
-    }
+    queue(lanes_[0], frame);
   }
 }
 

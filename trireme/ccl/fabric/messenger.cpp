@@ -152,11 +152,7 @@ void Messenger::call_awaited() {
     bool awaited = (receive->tag & kCollectiveTag) != 0 && !receive->any_tag && peer >= 0 && links_[peer] && !links_[peer]->has_left();
     if (!awaited || std::find(called_.begin(), called_.end(), peer) != called_.end()) continue;
     called_.push_back(peer);
-    try {
-      links_[peer]->send_call(receive->tag, receive->signature);
-    } catch (const IoError& error) {
-      throw PeerLost(peer, str("rank ", rank_, ": lost rank ", peer, ": ", error.what()));
-    }
+    links_[peer]->send_call(receive->tag, receive->signature);
   }
 }
 

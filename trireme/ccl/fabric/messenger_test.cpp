@@ -18,10 +18,14 @@ namespace {
 using Bytes = std::deque<uint8_t>;
 
 // One end of a pipe that takes and gives at most `limit` bytes at a time.
+enum class Way { open, full, reset };
+
 class PipeEnd final : public Stream {
  public:
-  PipeEnd(Bytes& out, Bytes& in, size_t limit) : out_(out), in_(in), limit_(limit) {}
+  PipeEnd(Bytes& out, Bytes& in, size_t limit, const Way& way) : out_(out), in_(in), limit_(limit), way_(way) {}
   size_t write(std::span<const iovec> pieces) override {
+    if (way_ == Way::reset) throw IoError("write: Connection reset by peer");
+    if (way_ == Way::full) return 0;
     size_t taken = 0;
     for (const iovec& piece : pieces) {
       auto data = static_cast<const uint8_t*>(piece.iov_base);
@@ -43,6 +47,7 @@ class PipeEnd final : public Stream {
   Bytes& out_;
   Bytes& in_;
   size_t limit_;
+  const Way& way_;
 };
 
 class MessengerTest : public testing::TestWithParam<size_t> {
@@ -57,7 +62,7 @@ class MessengerTest : public testing::TestWithParam<size_t> {
   void connect(Messenger& messenger, int peer, size_t side) {
     std::vector<std::unique_ptr<Stream>> streams;
     for (size_t lane = 0; lane < 2; ++lane) {
-      streams.push_back(std::make_unique<PipeEnd>(pipes_[2 * lane + side], pipes_[2 * lane + 1 - side], GetParam()));
+      streams.push_back(std::make_unique<PipeEnd>(pipes_[2 * lane + side], pipes_[2 * lane + 1 - side], GetParam(), ways_[side]));
     }
     messenger.add_link(peer, std::move(streams), kEager, nullptr, nullptr);
   }
@@ -80,6 +85,7 @@ class MessengerTest : public testing::TestWithParam<size_t> {
   }
 
   std::deque<Bytes> pipes_;
+  Way ways_[2] = {};  // from a_, from b_
   Engine engine_a_, engine_b_;
   Messenger a_{engine_a_, 0, 2}, b_{engine_b_, 1, 2};
 };
@@ -229,6 +235,31 @@ TEST_P(MessengerTest, APeerThatLeftHasSentEverythingOnEveryStream) {
   run();
   EXPECT_TRUE(receive.done);
   EXPECT_EQ(room, data);
+}
+
+// It closed the connections, and our answers to it cannot be written: what it sent before is there all the same.
+TEST_P(MessengerTest, APeerThatLeftNeedsNoAnswers) {
+  std::vector<uint8_t> data = pattern(kEager, 1), room(data.size());
+  const uint64_t tag = kCollectiveTag | 5;
+  Transfer send = message(1, tag, data), receive = message(0, tag, room);
+  b_.set_current(3, Signature{});
+  b_.receive(receive);
+  ways_[1] = Way::full;
+  b_.call_out();
+  b_.progress();
+  EXPECT_TRUE(b_.unsent());
+  a_.send(send);
+  a_.send_leave();
+  while (a_.progress()) {
+  }
+  ways_[1] = Way::reset;
+  while (b_.progress()) {
+  }
+  EXPECT_TRUE(receive.done);
+  EXPECT_EQ(room, data);
+  std::vector<uint8_t> more = pattern(kEager, 2);
+  Transfer late = message(0, 6, more);
+  EXPECT_THROW((b_.send(late), b_.progress()), PeerLost) << "what the peer did not wait for is lost";
 }
 
 TEST_P(MessengerTest, NonsenseIsRefused) {
