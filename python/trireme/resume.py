@@ -7,7 +7,7 @@ cannot be loaded. So this program looks into --output_dir, passes over what is n
 --resume_from_checkpoint. A checkpoint that the user names there counts until --output_dir has a newer one; with none at all the script begins from nothing.
 
 If no checkpoint is whole, those that are not get another name (incomplete-checkpoint-N): the examples of transformers up to 4.57 take the last one that they
-find. Nothing else is touched, and neither torch nor transformers is imported here.
+find. Nothing else is touched. The script's torch.load knows "cpu:0", to which the Trainer loads an optimizer's state where there are several processes.
 """
 
 import json
@@ -154,6 +154,9 @@ def main() -> None:
     if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
         print(__doc__)
         raise SystemExit(0 if len(sys.argv) > 1 else 2)
+    from trireme._huggingface.for_transformers import load_on_numbered_cpus
+
+    load_on_numbered_cpus()
     script = sys.argv[1]
     sys.argv = [script, *resumed(sys.argv[2:])]
     sys.path[0] = str(pathlib.Path(script).resolve().parent)  # as Python itself would

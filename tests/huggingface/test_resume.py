@@ -111,6 +111,17 @@ def test_without_an_output_dir_it_says_so(tmp_path):
     assert done.returncode == 1 and "no --output_dir" in done.stderr
 
 
+def test_an_optimizers_state_can_be_loaded_to_a_numbered_cpu(tmp_path):
+    """As the Trainer does on several processes; torch alone refuses it."""
+    torch.save({"state": torch.ones(3)}, tmp_path / "optimizer.pt")
+    script = tmp_path / "script.py"
+    script.write_text("import sys, torch\nprint(torch.load(sys.argv[3], map_location=torch.device('cpu', 0), weights_only=True)['state'].sum())\n")
+    words = [str(script), "--output_dir", str(tmp_path), str(tmp_path / "optimizer.pt")]
+    alone, resumed = (subprocess.run([sys.executable, *start, *words], capture_output=True, text=True, timeout=60) for start in ([], ["-m", "trireme.resume"]))
+    assert "don't know how to restore data location" in alone.stderr
+    assert resumed.stdout == "tensor(3.)\n", resumed.stderr
+
+
 # ---- Hugging Face's Trainer itself
 
 

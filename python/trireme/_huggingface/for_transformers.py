@@ -6,6 +6,7 @@
 | ``--use_ipex`` | left after 4.52 | a field of TrainingArguments; accelerate's Accelerator then optimizes (for_accelerate) |
 | ``--ddp_backend ccl`` | no longer a choice from 5.1 on | a choice |
 | ``--ddp_timeout`` | never reached a group of CPUs | handed to accelerate's state |
+| resuming on several processes | an optimizer's state is loaded to "cpu:0", which torch does not know | torch.load knows it |
 """
 
 from __future__ import annotations
@@ -111,6 +112,8 @@ def _take_flags(cls: Any, added: list[str]) -> None:
         asked.use_ipex = bool(getattr(self, "use_ipex", False))
         asked.ccl = self.ddp_backend == "ccl"
         asked.raise_misfits()
+        if asked.anything():
+            load_on_numbered_cpus()
         if "no_cuda" in added and self.no_cuda:
             self.use_cpu = True
         original(self)
@@ -140,6 +143,15 @@ def _refuse_to_train_alone(arguments: Any, device: Any) -> None:
     is_alone = state is not None and getattr(state, "num_processes", 1) == 1
     if count > 1 and is_alone and getattr(device, "type", "") == "cpu" and not is_true("TRIREME_ALONE"):
         raise ValueError(f"trireme: {count} processes were launched, but {HOW_TO_TRAIN_TOGETHER}.")
+
+
+@functools.cache
+def load_on_numbered_cpus() -> None:
+    """accelerate numbers the CPU where there are several processes, and the Trainer loads an optimizer's state to its device when it resumes. torch.load
+    knows "cpu" alone: without this no Trainer on several CPUs goes on from a checkpoint."""
+    import torch
+
+    torch.serialization.register_package(9, lambda storage: None, lambda storage, location: storage if location.startswith("cpu:") else None)
 
 
 # ---- HfArgumentParser ----
