@@ -127,7 +127,7 @@ def test_checkpoints_can_be_loaded_on_several_processes():
         file.seek(0)
         print(device, torch.load(file, map_location=device).tolist())
     """
-    assert run(program, **RANK) == "cpu [1.0, 1.0]"
+    assert run(program, **RANK) == "cpu:0 [1.0, 1.0]"
 
 
 def test_mpirun_needs_no_other_variables():

@@ -52,18 +52,8 @@ def _choose_group(cls: Any) -> None:
         if cpu and together and asked.anything() and asked.timeout is not None:
             kwargs.setdefault("timeout", asked.timeout)
         original(self, cpu, **kwargs)
-        if getattr(self, "backend", None) == "ccl":
-            self.device = _without_index(self.device)
 
     cls.__init__ = __init__
-
-
-def _without_index(device: Any) -> Any:
-    """accelerate calls the CPU of one of several processes cpu:0, from where torch.load can bring nothing: the Trainer could not go on from a
-    checkpoint."""
-    import torch
-
-    return torch.device("cpu") if device is not None and device.type == "cpu" else device
 
 
 def _takes_ccl_by_itself() -> bool:
