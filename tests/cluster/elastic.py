@@ -226,6 +226,14 @@ class ElasticJob:
         self.agents[host].wait()
 
 
+def bound_retransmissions(cluster: Cluster, retries: int) -> None:
+    """The kernel gives up on a connection whose peer says nothing after 0.2 s x (2 ^ (retries + 1) - 1); by default, 15, after a quarter of an hour.
+    torchrun's agents have no other bound on the store of their rendezvous (torch 2.13)."""
+    for host in cluster:
+        with host.network():
+            pathlib.Path("/proc/sys/net/ipv4/tcp_retries2").write_text(str(retries))
+
+
 def first_error(text: str) -> str:
     """What a rank said of why it ended."""
     found = ERROR.search(text)
