@@ -34,7 +34,8 @@ install_sshd() {
     (install_packages openssh-server) || { as_root rm "$policy"; return 1; }
     as_root rm "$policy"
   fi
-  if command -v systemctl >/dev/null; then as_root systemctl disable --quiet ssh.service ssh.socket; fi
+  # Where there is no systemd to ask, there is none that would start it either.
+  if command -v systemctl >/dev/null; then as_root systemctl disable --quiet ssh.service ssh.socket || true; fi
 }
 
 # Sets `python` to a python3 that is new enough and can make environments; Debian's, if the first one in PATH cannot.
