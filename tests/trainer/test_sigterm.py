@@ -126,6 +126,15 @@ def test_while_data_is_prepared_there_is_nothing_to_save(flags, tmp_path):
     run(0, *flags)  # in the same folder
 
 
+def test_a_file_that_was_being_written_is_no_hindrance(flags, tmp_path):
+    """Killed while it wrote the file that says that the folder is its own."""
+    out = pathlib.Path(flags[list(flags).index("--output_dir") + 1])
+    out.mkdir(parents=True, exist_ok=True)
+    (out / ".unfinished.4711.partial").write_text("trireme qa tr")
+    run(0, *flags)
+    assert not list(out.glob("*.partial"))
+
+
 @pytest.mark.parametrize("when", ["while it trains", "at the end"])
 def test_an_evaluation_is_given_up(flags, tmp_path, when):
     """What was trained is saved; the evaluation begins anew, if it was the last thing to do."""

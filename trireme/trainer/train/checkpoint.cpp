@@ -196,8 +196,10 @@ bool is_unfinished(const fs::path& output_dir) { return fs::exists(output_dir / 
 void remove_remains(const fs::path& output_dir) {
   if (!fs::is_directory(output_dir)) return;
   std::vector<fs::path> remains;
-  for (const fs::directory_entry& entry : fs::directory_iterator(output_dir))
-    if (entry.path().filename().string().starts_with(kPartial)) remains.push_back(entry.path());
+  for (const fs::directory_entry& entry : fs::directory_iterator(output_dir)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kPartial) || name.ends_with(".partial")) remains.push_back(entry.path());  // the latter: NewFile's
+  }
   for (const fs::path& each : remains) fs::remove_all(each);
 }
 
