@@ -3,6 +3,7 @@
 Every test adds up the ledger: after taking each step from the last run that the model stands on, every sample of each epoch was seen once.
 """
 
+import contextlib
 import os
 import pathlib
 import random
@@ -59,7 +60,7 @@ def assert_like_undisturbed(out: pathlib.Path, flags: list, folder: pathlib.Path
     take as much again."""
     losses = []
     for ranks in (1, 3):
-        run(ranks, *flags, "--output_dir", folder / f"undisturbed{ranks}")
+        run(ranks, *flags, "--output_dir", folder / f"undisturbed{ranks}", timeout_s=END_S)
         losses.append(train_loss(folder / f"undisturbed{ranks}"))
     spread = max(abs(losses[0] - losses[1]), 0.02)
     assert min(losses) - spread <= train_loss(out) <= max(losses) + spread, (train_loss(out), losses)
@@ -208,17 +209,18 @@ class Faults:
         self._cluster, self._job, self._chance = cluster, job, random.Random(seed)
 
     def one(self) -> str:
-        kind = self._chance.choice(["kill", "cut", "stop", "evict"])
-        host = self._chance.randrange(len(self._cluster))
+        """Of those that can befall a host now: it has an agent and a worker."""
         time.sleep(self._chance.uniform(0, 1))
-        try:
-            getattr(self, "_" + kind)(host)
-        except IndexError:  # its workers have just ended
-            kind += " (nobody there)"
+        kind = self._chance.choice(["kill", "cut", "stop", "evict"])
+        while not (hosts := [host for host in self._job.agents if self._job.workers(host)]):
+            time.sleep(0.1)
+        host = self._chance.choice(hosts)
+        getattr(self, "_" + kind)(host)
         return f"{kind} host {host}"
 
     def _kill(self, host: int) -> None:
-        self._job.signal_worker(host, signal.SIGKILL)
+        with contextlib.suppress(IndexError, ProcessLookupError):  # it ended in this moment
+            self._job.signal_worker(host, signal.SIGKILL)
 
     def _cut(self, host: int) -> None:
         self._cluster.cut(host)
@@ -227,12 +229,10 @@ class Faults:
 
     def _stop(self, host: int) -> None:
         """For a while that the job waits through, or for longer than it does."""
-        pid = self._job.signal_worker(host, signal.SIGSTOP)
-        time.sleep(self._chance.choice([1, 12]))
-        try:
+        with contextlib.suppress(IndexError, ProcessLookupError):
+            pid = self._job.signal_worker(host, signal.SIGSTOP)
+            time.sleep(self._chance.choice([1, 12]))
             os.kill(pid, signal.SIGCONT)
-        except ProcessLookupError:
-            pass
 
     def _evict(self, host: int) -> None:
         self._job.agents[host].send_signal(signal.SIGTERM)
