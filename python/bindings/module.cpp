@@ -10,11 +10,35 @@ namespace py = pybind11;
 using trireme::torch_ext::ProcessGroupCCL;
 using Milliseconds = std::chrono::milliseconds;
 
+// Python's reference to a group. The last one gone, the group ends, which waits for threads that may be dropping a tensor of Python's and need the
+// GIL for that: so it is not held meanwhile. torch hands the object on as a c10::intrusive_ptr<Backend>, of which this has the layout.
+template <class T>
+class OwnedWithoutGil {
+ public:
+  OwnedWithoutGil() = default;
+  OwnedWithoutGil(c10::intrusive_ptr<T> owned) : owned_(std::move(owned)) {}
+  explicit OwnedWithoutGil(T* owned) : owned_(c10::intrusive_ptr<T>::unsafe_steal_from_new(owned)) {}
+  OwnedWithoutGil(const OwnedWithoutGil&) = default;
+  OwnedWithoutGil(OwnedWithoutGil&&) noexcept = default;
+  OwnedWithoutGil& operator=(const OwnedWithoutGil&) = default;
+  OwnedWithoutGil& operator=(OwnedWithoutGil&&) noexcept = default;
+  ~OwnedWithoutGil() {
+    if (!owned_ || PyGILState_Check() == 0) return;
+    py::gil_scoped_release others_may_run;
+    owned_.reset();
+  }
+  T* get() const { return owned_.get(); }
+
+ private:
+  c10::intrusive_ptr<T> owned_;
+};
+PYBIND11_DECLARE_HOLDER_TYPE(T, OwnedWithoutGil<T>, true);
+
 PYBIND11_MODULE(_bindings, module) {
   module.doc() = "The C++ part of trireme.";
   py::module_::import("torch._C._distributed_c10d");  // the base classes
 
-  py::class_<ProcessGroupCCL, c10d::Backend, c10::intrusive_ptr<ProcessGroupCCL>> group(
+  py::class_<ProcessGroupCCL, c10d::Backend, OwnedWithoutGil<ProcessGroupCCL>> group(
       module, "ProcessGroupCCL", "The c10d backend \"ccl\". init_process_group(\"ccl\") makes one.");
   py::class_<ProcessGroupCCL::Options, c10d::Backend::Options, c10::intrusive_ptr<ProcessGroupCCL::Options>>(group, "Options")
       .def(py::init<Milliseconds>(), py::arg("timeout") = kBackendDefaultTimeout);
@@ -25,7 +49,7 @@ PYBIND11_MODULE(_bindings, module) {
              options->group_name = std::move(group_name);
              options->global_ranks_in_group = std::move(global_ranks);
              py::gil_scoped_release others_may_run;
-             return c10::make_intrusive<ProcessGroupCCL>(store, rank, size, options);
+             return OwnedWithoutGil<ProcessGroupCCL>(c10::make_intrusive<ProcessGroupCCL>(store, rank, size, options));
            }),
            py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout") = kBackendDefaultTimeout, py::arg("group_name") = "",
            py::arg("global_ranks") = std::vector<uint64_t>(), "Meets the other ranks in the store; returns when all are there.")

@@ -22,6 +22,7 @@ def why_not(site_packages: pathlib.Path) -> str | None:
 
 
 if __name__ == "__main__":
-    if "egg_info" not in sys.argv and (reason := why_not(pathlib.Path(sysconfig.get_paths()["purelib"]))):
+    folders = {sysconfig.get_paths()[kind] for kind in ("purelib", "platlib")}  # Intel's has libraries, and may be in the second
+    if "egg_info" not in sys.argv and (reason := next(filter(None, map(why_not, map(pathlib.Path, folders))), None)):
         raise SystemExit(reason)
     setup()

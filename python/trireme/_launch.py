@@ -33,7 +33,8 @@ LAUNCHERS = (
         "OMPI_COMM_WORLD_LOCAL_SIZE",
         ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
     ),
-    Launcher("Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_TASKS_PER_NODE", ("SLURM_JOB_ID", "SLURM_STEP_ID")),
+    # By the variables of a step, which srun sets: those of a job are in a batch script too, where one process runs.
+    Launcher("Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", ("SLURM_JOB_ID", "SLURM_STEP_ID")),
 )
 
 DEFAULT_PORT = 29500  # torch's own
@@ -121,8 +122,7 @@ def fill(env: MutableMapping[str, str]) -> None:
         env.setdefault("LOCAL_RANK", str(at.local_rank))
     if "MASTER_ADDR" not in env:
         env["MASTER_ADDR"] = master_address(at, env)
-        env.setdefault("MASTER_PORT", str(master_port(at, env)))
-    env.setdefault("MASTER_PORT", str(DEFAULT_PORT))
+    env.setdefault("MASTER_PORT", str(master_port(at, env)))
 
 
 def fill_env_rendezvous() -> None:

@@ -17,8 +17,8 @@ def why_not(torch_version: str, built_for: str) -> str | None:
         return None
     return (
         f"trireme was built for torch {release_of(built_for)}, but torch {torch_version} is running; torch's C++ interface differs between "
-        f"versions. Install torch {release_of(built_for)}, or build trireme again in this environment: pip install --no-build-isolation "
-        "--force-reinstall --no-deps trireme-train"
+        f"versions. Install torch {release_of(built_for)}, or build trireme again in this environment, from its sources: pip install "
+        "--no-build-isolation --force-reinstall --no-deps ."
     )
 
 

@@ -4,6 +4,7 @@ It must cost next to nothing and must never raise: an exception here would break
 functions that load the library when they are first called, and nothing else.
 """
 
+import contextlib
 import os
 import warnings
 from typing import Any
@@ -21,7 +22,8 @@ def register() -> None:
 
         hook.install()
     except Exception as error:  # whatever it is, torch itself must be importable
-        warnings.warn(f"trireme: the backend ccl is not available: {error}", stacklevel=2)
+        with contextlib.suppress(Warning):  # which python -W error raises
+            warnings.warn(f"trireme: the backend ccl is not available: {error}", stacklevel=2)
 
 
 def _fix_bits() -> None:

@@ -71,6 +71,48 @@ def test_a_script_keeps_an_option_of_its_own():
         assert done.stdout.strip() == "sometimes False", done.stderr[-2000:]
 
 
+def test_a_script_adds_an_option_of_its_own():
+    program = """
+        from transformers import HfArgumentParser, TrainingArguments
+
+        parser = HfArgumentParser(kind for kind in (TrainingArguments,))
+        parser.add_argument("--use_ipex", default="never")
+        training, rest = parser.parse_args_into_dataclasses()
+        from trireme._huggingface import asked
+        print(training.use_cpu, rest.use_ipex, asked.optimized())
+    """
+    done = attempt(program, "--output_dir", "out", "--use_cpu", "--use_ipex", "sometimes")
+    if "conflicting option string" in done.stderr:  # transformers has the flag itself, and refuses with or without Trireme
+        assert tuple(int(part) for part in transformers.__version__.split(".")[:2]) <= (4, 52)
+    else:
+        assert done.stdout.strip() == "True sometimes False", done.stderr[-2000:]
+
+
+def test_each_trainer_has_its_own_arguments():
+    """Whichever were made last."""
+    program = """
+        import torch
+        from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+
+        config = BertConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
+        data = [dict(input_ids=torch.arange(5), labels=torch.tensor(0))] * 8
+
+        def arguments(**more):
+            return TrainingArguments("out", use_cpu=True, max_steps=1, report_to=[], disable_tqdm=True, save_strategy="no", **more)
+
+        def trainer(of):
+            return Trainer(BertForSequenceClassification(config), of, train_dataset=data)
+
+        fast, plain = arguments(use_ipex=True), arguments()
+        fast, plain = trainer(fast), trainer(plain)
+        for each in (fast, plain):
+            each.train()
+            print(type(getattr(each.optimizer, "optimizer", each.optimizer)).__module__)
+    """
+    found = [line for line in run(program).splitlines() if line.startswith(("torch.optim", "trireme.optim"))]
+    assert found[0] == "trireme.optim" and found[1].startswith("torch.optim"), found
+
+
 def test_imports_bring_nothing_that_is_not_needed():
     """Of Trireme: neither its library nor what makes models fast."""
     program = """

@@ -32,8 +32,9 @@ OPEN_MPI = {
 SLURM = {
     "SLURM_PROCID": "5",
     "SLURM_NTASKS": "6",
+    "SLURM_STEP_NUM_TASKS": "6",
     "SLURM_LOCALID": "1",
-    "SLURM_TASKS_PER_NODE": "2(x3)",
+    "SLURM_STEP_TASKS_PER_NODE": "2(x3)",
     "SLURM_STEP_NODELIST": "cn[07-08,12]",
     "SLURM_JOB_ID": "99",
     "SLURM_STEP_ID": "0",
@@ -55,7 +56,8 @@ def test_env_is_filled_from_the_launchers_variables(launcher, rank, size, master
 
 
 def test_jobs_differ_in_their_port():
-    assert filled(OPEN_MPI)["MASTER_PORT"] != filled(OPEN_MPI, {"PMIX_NAMESPACE": "job-18"})["MASTER_PORT"]
+    for addressed in ({}, {"MASTER_ADDR": "127.0.0.1"}):
+        assert filled(OPEN_MPI, addressed)["MASTER_PORT"] != filled(OPEN_MPI, addressed, {"PMIX_NAMESPACE": "job-18"})["MASTER_PORT"]
 
 
 def test_what_the_user_set_stays():
@@ -71,6 +73,8 @@ def test_torchrun_below_an_mpirun_counts():
 
 def test_without_a_launcher_nothing_is_guessed():
     assert filled({}) == {}
+    batch_script = {name: value for name, value in SLURM.items() if "STEP" not in name}
+    assert filled(batch_script) == batch_script, "one process runs there, whatever srun will start"
 
 
 def test_several_hosts_without_an_address_is_a_sentence():
@@ -183,6 +187,14 @@ with warnings.catch_warnings(record=True) as caught:
 print(caught[0].message)
 """
     assert run_python(code) == "trireme: the backend ccl is not available: division by zero"
+    strict = """
+import warnings
+import trireme._register as register
+register._register = lambda dist: 1 / 0
+warnings.simplefilter("error")
+register.register()
+"""
+    assert run_python(strict) == ""
 
 
 def test_another_torch_stops_before_the_library_is_loaded():

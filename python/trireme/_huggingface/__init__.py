@@ -22,13 +22,19 @@ class Misfit(RuntimeError):
 
 @dataclasses.dataclass
 class Asked:
-    """What the newest TrainingArguments of this process, or patch_trainer, ask for. Environment variables are read each time."""
+    """What a TrainingArguments, or patch_trainer, asks for. Environment variables are read each time. ``asked`` is the newest's of this process; a Trainer's
+    Accelerator keeps its own (``of``)."""
 
     use_ipex: bool = False
     ccl: bool = False
     auto: bool = False
     timeout: timedelta | None = None  # while a TrainingArguments sets up its devices
     misfits: list[str] = dataclasses.field(default_factory=list)
+
+    def take(self, arguments: object) -> None:
+        """What these TrainingArguments ask for."""
+        self.use_ipex = bool(getattr(arguments, "use_ipex", False))
+        self.ccl = getattr(arguments, "ddp_backend", None) == "ccl"
 
     def automatic(self) -> bool:
         return self.auto or is_true("TRIREME_AUTO")
@@ -46,6 +52,11 @@ class Asked:
 
 
 asked = Asked()
+
+
+def of(accelerator: object) -> Asked:
+    """What is asked of an Accelerator: by the arguments of the Trainer that made it, or by the newest ones."""
+    return getattr(accelerator, "_trireme_asked", asked)
 
 
 def is_true(name: str) -> bool:

@@ -9,7 +9,7 @@ import types
 from typing import Any
 
 from trireme import _launch
-from trireme._huggingface import asked, launched_processes
+from trireme._huggingface import Asked, asked, launched_processes, of
 
 VERSIONS = "1.1 to 1.15"
 
@@ -91,9 +91,9 @@ def patch_accelerator(module: types.ModuleType) -> None:
     return None
 
 
-def computes_in_fp32(device: Any, mixed_precision: str) -> bool:
+def computes_in_fp32(wanted: Asked, device: Any, mixed_precision: str) -> bool:
     """Whether bf16 was asked for that would be slower than fp32 here."""
-    if not asked.anything() or mixed_precision != "bf16" or getattr(device, "type", "") != "cpu":
+    if not wanted.anything() or mixed_precision != "bf16" or getattr(device, "type", "") != "cpu":
         return False
     from trireme import bf16_plan
     from trireme._optimize.report import say_once
@@ -111,14 +111,14 @@ def _follow_bf16_plan(cls: Any) -> None:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         asked.raise_misfits()
         original(self, *args, **kwargs)
-        if self.native_amp and computes_in_fp32(self.device, self.state.mixed_precision):
+        if self.native_amp and computes_in_fp32(asked, self.device, self.state.mixed_precision):
             self.native_amp = False
 
     cls.__init__ = __init__
 
 
 def _is_ours(accelerator: Any) -> bool:
-    return asked.optimized() and accelerator.device.type == "cpu"
+    return of(accelerator).optimized() and accelerator.device.type == "cpu"
 
 
 def _optimize_models(cls: Any) -> None:

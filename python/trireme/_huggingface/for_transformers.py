@@ -20,7 +20,7 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
-from trireme._huggingface import asked, is_true, launched_processes
+from trireme._huggingface import asked, is_true, launched_processes, of
 
 VERSIONS = "4.46 to 5.22"
 
@@ -109,8 +109,7 @@ def _take_flags(cls: Any, added: list[str]) -> None:
 
     @functools.wraps(original)
     def __post_init__(self: Any) -> None:
-        asked.use_ipex = bool(getattr(self, "use_ipex", False))
-        asked.ccl = self.ddp_backend == "ccl"
+        asked.take(self)
         asked.raise_misfits()
         if asked.anything():
             load_on_numbered_cpus()
@@ -158,7 +157,7 @@ def load_on_numbered_cpus() -> None:
 
 
 def patch_parser(module: types.ModuleType) -> None:
-    """A script whose own dataclass has an option with the name of one of ours keeps it."""
+    """A script that has an option with the name of one of ours, in a dataclass of its own or by add_argument, keeps it."""
     cls = getattr(module, "HfArgumentParser", None)
     if cls is None:
         return misfit(module, "HfArgumentParser")
@@ -166,26 +165,53 @@ def patch_parser(module: types.ModuleType) -> None:
 
     @functools.wraps(original)
     def __init__(self: Any, dataclass_types: Any = None, *args: Any, **kwargs: Any) -> None:
+        if dataclass_types is not None and not dataclasses.is_dataclass(dataclass_types):
+            dataclass_types = list(dataclass_types)  # may be an iterator
         _yield_names(dataclass_types)
         if dataclass_types is None:
             original(self, *args, **kwargs)
         else:
             original(self, dataclass_types, *args, **kwargs)
 
+    add = cls.add_argument
+
+    @functools.wraps(add)
+    def add_argument(self: Any, *names: Any, **kwargs: Any) -> Any:
+        _yield_options(self, names)
+        return add(self, *names, **kwargs)
+
     cls.__init__ = __init__
+    cls.add_argument = add_argument
     return None
 
 
 def _yield_names(dataclass_types: Any) -> None:
-    kinds = [dataclass_types] if dataclasses.is_dataclass(dataclass_types) else list(dataclass_types or ())
+    kinds = [dataclass_types] if dataclasses.is_dataclass(dataclass_types) else dataclass_types or ()
     arguments = [kind for kind in kinds if getattr(kind, "_trireme", False)]
     others = [kind for kind in kinds if dataclasses.is_dataclass(kind) and kind not in arguments]
-    taken = {field.name for kind in others for field in dataclasses.fields(kind)}
+    _yield(arguments, {field.name for kind in others for field in dataclasses.fields(kind)})
+
+
+def _yield_options(parser: Any, options: Iterable[str]) -> None:
+    """The parser's own calls for our fields pass: nothing is in their place yet."""
+    known = parser._option_string_actions
+    clashing = {option: known[option] for option in options if option in known}
+    wanted = {action.dest for action in clashing.values()}
+    for name in _yield([kind for kind in parser.dataclass_types if getattr(kind, "_trireme", False)] if clashing else [], wanted):
+        ours = [(option, action) for option, action in known.items() if action.dest == name]
+        parser._handle_conflict_resolve(None, ours)
+
+
+def _yield(arguments: Iterable[Any], taken: set[str]) -> set[str]:
+    """Withdraws our fields of these names. Returns those that were there."""
+    withdrawn: set[str] = set()
     for kind in arguments:
         ours = {name for name, field in kind.__dataclass_fields__.items() if GuideFlags.__dataclass_fields__.get(name) is field}
         if ours & taken:
             root = next(base for base in reversed(kind.__mro__) if "_trireme" in vars(base))
             withdraw_flags(root, ours & taken)
+            withdrawn |= ours & taken
+    return withdrawn
 
 
 # ---- Trainer ----
@@ -195,6 +221,9 @@ def patch_trainer(module: types.ModuleType) -> None:
     cls = getattr(module, "Trainer", None)
     if cls is None:
         return misfit(module, "Trainer")
+    if not hasattr(cls, "create_accelerator_and_postprocess"):
+        return misfit(module, "Trainer.create_accelerator_and_postprocess")
+    _ask_for_itself(cls)
     if hasattr(cls, "ipex_optimize_model"):  # up to 4.52; accelerate's Accelerator does it, in every version
         _replace_ipex(cls)
     if hasattr(cls, "autocast_smart_context_manager"):
@@ -202,12 +231,26 @@ def patch_trainer(module: types.ModuleType) -> None:
     return None
 
 
+def _ask_for_itself(cls: Any) -> None:
+    """Other arguments may have been made since a Trainer's own were."""
+    original = cls.create_accelerator_and_postprocess
+
+    @functools.wraps(original)
+    def create_accelerator_and_postprocess(self: Any, *args: Any, **kwargs: Any) -> Any:
+        asked.take(self.args)
+        result = original(self, *args, **kwargs)
+        self.accelerator._trireme_asked = dataclasses.replace(asked)
+        return result
+
+    cls.create_accelerator_and_postprocess = create_accelerator_and_postprocess
+
+
 def _replace_ipex(cls: Any) -> None:
     original = cls.ipex_optimize_model
 
     @functools.wraps(original)
     def ipex_optimize_model(self: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
-        return model if asked.optimized() else original(self, model, *args, **kwargs)
+        return model if of(self.accelerator).optimized() else original(self, model, *args, **kwargs)
 
     cls.ipex_optimize_model = ipex_optimize_model
 
@@ -220,7 +263,7 @@ def _follow_bf16_plan(cls: Any) -> None:
 
     @functools.wraps(original)
     def autocast_smart_context_manager(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if for_accelerate.computes_in_fp32(self.args.device, "bf16" if self.args.bf16 else "no"):
+        if for_accelerate.computes_in_fp32(of(self.accelerator), self.args.device, "bf16" if self.args.bf16 else "no"):
             return contextlib.nullcontext()
         return original(self, *args, **kwargs)
 

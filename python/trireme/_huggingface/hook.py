@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -41,7 +42,8 @@ def patch(module: types.ModuleType) -> None:
     try:
         getattr(importlib.import_module(where), name)(module)
     except Exception as error:
-        warnings.warn(f"trireme: {module.__name__} stays as it is: {type(error).__name__}: {error}", stacklevel=2)
+        with contextlib.suppress(Warning):  # which python -W error raises
+            warnings.warn(f"trireme: {module.__name__} stays as it is: {type(error).__name__}: {error}", stacklevel=2)
 
 
 class _Finder(importlib.abc.MetaPathFinder):

@@ -2,7 +2,9 @@
 
 import datetime
 import itertools
+import threading
 import time
+import weakref
 
 import torch
 import torch._C._distributed_c10d as c10d
@@ -120,6 +122,10 @@ def check_tensors_that_do_not_lie_end_to_end():
     conjugate = torch.full((4,), 1 + 2j).conj()
     backend().allreduce([conjugate]).wait()  # torch's own function would refuse it
     same(conjugate.resolve_conj(), torch.full((4,), (1 - 2j) * size()))
+    pieces = torch.full((4 * size(),), 1 + 2j).conj().chunk(size())
+    received = torch.empty(4, dtype=torch.complex64)
+    backend().reduce_scatter([received], [list(pieces)], c10d.ReduceScatterOptions()).wait()
+    same(received, torch.full((4,), (1 - 2j) * size()))
 
 
 def check_broadcast_and_reduce_with_every_root():
@@ -262,6 +268,21 @@ def check_batches_of_messages():
     same(large, values(previous, 70001))
 
 
+def check_a_batch_that_fails_leaves_the_group_as_it_was():
+    """torch does not close the window of a batch whose body raised."""
+    if size() > 1:
+        raises(ValueError, "tag", lambda: dist.batch_isend_irecv([dist.P2POp(dist.isend, torch.ones(3), (rank() + 1) % size(), tag=-5)]))
+        dist.distributed_c10d._world.pg_coalesce_state.clear()  # its own notes, which it leaves too
+    first = None
+    for _ in range(1100):  # more than a window keeps of what has ended
+        tensor = torch.ones(2)
+        backend().allreduce([tensor]).wait()
+        first = first or weakref.ref(tensor)
+    assert first() is None, "still held"
+    check_batches_of_messages()
+    check_the_coalescing_manager()
+
+
 def check_the_coalescing_manager():
     tensors = [values(rank(), count) for count in COUNTS]
     with dist._coalescing_manager():
@@ -350,6 +371,46 @@ def check_works_and_futures():
     dist.all_reduce(tensor, async_op=True)
     dist.barrier()
     same(tensor, torch.full((200000,), float(size())))
+
+
+def check_callbacks_that_wait_for_each_other_all_run():
+    if size() == 1:
+        return  # complete at once: then() calls them itself
+    store, count = dist.group.WORLD.get_group_store(), 6
+    if rank() == 0:
+        together = threading.Barrier(count, timeout=60)
+
+        def meet(done):
+            together.wait()
+            return done.value()[0]
+
+        futures = [dist.all_reduce(torch.ones(3), async_op=True).get_future().then(meet) for _ in range(count)]
+        store.set("callbacks are attached", "")
+        for future in futures:
+            same(future.wait(), torch.full((3,), float(size())))
+    else:
+        store.wait(["callbacks are attached"])
+        for _ in range(count):
+            dist.all_reduce(torch.ones(3))
+
+
+def check_a_group_that_nobody_holds_ends():
+    """With an operation under way whose tensor is Python's: whoever completes it needs the GIL to let that go."""
+    store = dist.PrefixStore("dropped", dist.group.WORLD.get_group_store())
+    group = dist.ProcessGroupCCL(store, rank(), size(), datetime.timedelta(seconds=60))
+    dist.barrier()
+    if rank() == 1:
+        time.sleep(0.5)
+    tensor = torch.ones(1 << 20)
+    tensor.of_python = "and so it has an object of its own"
+    work = group.allreduce([tensor])
+    if rank() == 1:
+        work.wait()
+        same(tensor[:2], torch.full((2,), float(size())))
+    del tensor, work
+    time.sleep(0.2)
+    del group
+    dist.barrier()
 
 
 def check_sequence_numbers():

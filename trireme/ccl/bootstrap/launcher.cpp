@@ -31,7 +31,8 @@ constexpr std::array kLaunchers = {
     Launcher{"hydra", "hydra", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
     Launcher{"Open MPI", "pmix", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
              "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    Launcher{"Slurm", "pmix", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
+    // By the variables of a step, which srun sets: those of a job are in a batch script too, where one process runs.
+    Launcher{"Slurm", "pmix", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"},
 };
 
 int number(const char* name, int absent) {
@@ -40,7 +41,9 @@ int number(const char* name, int absent) {
   const std::string_view view = text;
   int value = -1;
   auto [stop, error] = std::from_chars(view.data(), view.data() + view.size(), value);
-  if (error != std::errc() || stop != view.data() + view.size() || value < 0) {
+  const std::string_view rest(stop, view.data() + view.size());
+  // Slurm's number of tasks of each node may read "2(x3),1"; the first serves.
+  if (error != std::errc() || !(rest.empty() || rest.front() == '(' || rest.front() == ',') || value < 0) {
     throw InvalidArgument(str(name, " is '", text, "'; it must be a whole number"));
   }
   return value;

@@ -188,9 +188,10 @@ class LauncherVariables : public ::testing::Test {
                                            "OMPI_COMM_WORLD_SIZE",
                                            "OMPI_COMM_WORLD_LOCAL_RANK",
                                            "SLURM_NTASKS",
+                                           "SLURM_STEP_NUM_TASKS",
                                            "SLURM_LOCALID",
                                            "OMPI_COMM_WORLD_LOCAL_SIZE",
-                                           "SLURM_NTASKS_PER_NODE"};
+                                           "SLURM_STEP_TASKS_PER_NODE"};
 };
 
 TEST_F(LauncherVariables, NoneMeansNoLauncher) {
@@ -219,9 +220,13 @@ TEST_F(LauncherVariables, TorchrunInsideAnotherLauncherWins) {
 }
 
 TEST_F(LauncherVariables, Slurm) {
-  set("SLURM_PROCID", "1"), set("SLURM_NTASKS", "2"), set("SLURM_LOCALID", "1");
+  set("SLURM_PROCID", "1"), set("SLURM_NTASKS", "7"), set("SLURM_LOCALID", "1");
+  EXPECT_FALSE(launcher_rank().has_value()) << "a batch script's variables";
+  set("SLURM_STEP_NUM_TASKS", "7");
   EXPECT_EQ(launcher_rank()->rank, 1);
   EXPECT_EQ(launcher_rank()->local_size, 2);
+  set("SLURM_STEP_TASKS_PER_NODE", "3(x2),1");
+  EXPECT_EQ(launcher_rank()->local_size, 3);
 }
 
 TEST_F(LauncherVariables, NonsenseIsTheCallersError) {

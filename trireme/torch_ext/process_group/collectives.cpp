@@ -107,7 +107,7 @@ at::Tensor joined(const Tensors& tensors, Staging& staging) {
   const auto* next = static_cast<const std::byte*>(tensors[0].data_ptr());
   bool adjacent = true;
   for (const at::Tensor& tensor : tensors) {
-    adjacent = adjacent && tensor.is_contiguous() && tensor.data_ptr() == next && tensor.is_alias_of(tensors[0]);
+    adjacent = adjacent && lies_end_to_end(tensor) && tensor.data_ptr() == next && tensor.is_alias_of(tensors[0]);
     next += tensor.nbytes();
     staging.hold(tensor);
   }

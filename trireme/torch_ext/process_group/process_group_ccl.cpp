@@ -1,6 +1,7 @@
 #include "trireme/torch_ext/process_group/process_group_ccl.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -19,6 +20,9 @@ using std::chrono::milliseconds;
 // likely taken down by an exception: what it waits for will not come, and the other ranks wait for word of its end.
 constexpr milliseconds kDrainTime{10000}, kDroppedDrainTime{2000};
 constexpr milliseconds kAbortTime{5000};
+
+// When a coalescing window has grown to this, and each time that it has doubled, those that have succeeded are dropped.
+constexpr size_t kLargeWindow = 1024;
 
 // A c10d store through the two calls that the meeting of the ranks needs. check() comes first because get() waits for the key.
 std::shared_ptr<ccl::Store> meeting_place(const c10::intrusive_ptr<c10d::Store>& store) {
@@ -100,8 +104,15 @@ c10::intrusive_ptr<WorkCCL> ProcessGroupCCL::submit(Submission submission) {
     if (!work->requests_.back().finished()) remember(work->requests_.back());
   }
   std::lock_guard lock(mutex_);
-  if (coalescing_) coalescing_->push_back(work);
+  if (coalescing_) join_window(work);
   return work;
+}
+
+void ProcessGroupCCL::join_window(const c10::intrusive_ptr<WorkCCL>& work) {
+  // torch leaves a window open whose body raised: what goes on after that must not pile up in it.
+  const size_t size = coalescing_->size();
+  if (size >= kLargeWindow && std::has_single_bit(size)) std::erase_if(*coalescing_, [](const auto& old) { return old->isSuccess(); });
+  coalescing_->push_back(work);
 }
 
 // For shutdown(), which must not leave while something is under way that nobody holds any more.
@@ -139,8 +150,7 @@ void ProcessGroupCCL::waitForPendingWorks() { drain(Deadline::after(milliseconds
 
 void ProcessGroupCCL::startCoalescing() {
   std::lock_guard lock(mutex_);
-  TORCH_CHECK(!coalescing_, "ccl: startCoalescing() was called twice without endCoalescing()");
-  coalescing_.emplace();
+  coalescing_.emplace();  // in place of one that was left open
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupCCL::endCoalescing() {

@@ -107,6 +107,7 @@ class __attribute__((visibility("default"))) ProcessGroupCCL : public c10d::Back
   c10::intrusive_ptr<c10d::Work> receive(std::vector<at::Tensor>& tensors, int from, int tag, c10d::OpType type);
   std::shared_ptr<ccl::Communicator> communicator() const;
   void remember(const ccl::Request& request);
+  void join_window(const c10::intrusive_ptr<WorkCCL>& work);  // with mutex_ held
   bool drain(Deadline deadline);
   void end(std::chrono::milliseconds drain_time);
 

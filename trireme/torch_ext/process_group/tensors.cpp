@@ -3,9 +3,10 @@
 #include <optional>
 
 namespace trireme::torch_ext {
-namespace {
 
 bool lies_end_to_end(const at::Tensor& tensor) { return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg(); }
+
+namespace {
 
 at::Tensor end_to_end(const at::Tensor& tensor) {
   return at::empty(tensor.sizes(), tensor.options().memory_format(std::nullopt));

@@ -12,6 +12,9 @@
 
 namespace trireme::torch_ext {
 
+// Whether the memory of a tensor is its elements, one after another.
+bool lies_end_to_end(const at::Tensor& tensor);
+
 // What an operation needs beside the caller's tensors. Held until it is complete.
 //
 // A tensor whose elements do not lie end to end (a transposed one, a lazy conjugate) is copied to one that does, and copied back when the

@@ -42,7 +42,7 @@ class Heralds {
 
   void run() {
     std::unique_lock lock(mutex_);
-    while (idle_ <= kKept) {
+    while (idle_ <= kKept || !news_.empty()) {
       changed_.wait(lock, [&] { return !news_.empty(); });
       std::function<void()> next = std::move(news_.front());
       news_.pop_front();
