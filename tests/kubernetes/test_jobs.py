@@ -114,6 +114,8 @@ def test_an_elastic_job_as_it_ships_survives_the_eviction_of_the_rendezvous(simu
 def test_a_pod_that_does_not_end_is_killed_after_its_grace_period(simulate, claim):
     """torchrun and its worker are stopped, and so deaf to SIGTERM. The others go on without them from the last checkpoint."""
     job = make_job(load("pytorchjob-trireme"))
+    for pod in job.pods:
+        pod.spec["terminationGracePeriodSeconds"] = 45  # instead of 180, which nobody needs to wait for here
     arguments = {**SMALL_STEPS, "--save_steps": "2"}
     run = simulate(job, claims={"transformers-pvc": claim}, only=2, spares=1, env={**ENV, **AT_ONCE}, arguments=arguments)
     run.run_until(lambda: samples_done(claim) >= 16, 300, "some steps are done")
