@@ -134,7 +134,7 @@ def _hear(connection: Any, line: bytearray, size: int, here: dict[int, socket.so
         got = connection.recv(64)
         line += got
         found = re.fullmatch(rb"%s (\d{1,9}) of (\d{1,9})\n" % MAGIC, line)
-        if found and 0 < int(found[1]) < size == int(found[2]):
+        if got and found and 0 < int(found[1]) < size == int(found[2]):
             connection.sendall(MAGIC + b"\n")
             here[int(found[1])] = connection
             return True
