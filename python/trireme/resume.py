@@ -6,6 +6,8 @@ torchrun gives every start the same arguments, and the Trainer writes its checkp
 cannot be loaded. So this program looks into --output_dir, passes over what is not whole, one line each, and runs the script with
 --resume_from_checkpoint. A checkpoint that the user names there counts until --output_dir has a newer one; with none at all the script begins from nothing.
 
+Rank 0 chooses, and tells the others (_first_word.py): on a network's file system two hosts need not see the same folders at the same time.
+
 If no checkpoint is whole, those that are not get another name (incomplete-checkpoint-N): the examples of transformers up to 4.57 take the last one that they
 find. Nothing else is touched. The script's torch.load knows "cpu:0", to which the Trainer loads an optimizer's state where there are several processes.
 """
@@ -17,11 +19,15 @@ import re
 import runpy
 import struct
 import sys
+import time
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from trireme import _first_word, _launch
 
 FLAG = "--resume_from_checkpoint"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "adapter_model.safetensors", "adapter_model.bin")
+SHOW_S = 30.0  # what one host has written, another may see later: so long does a network's file system keep an old listing
 
 
 def step_of(path: pathlib.Path) -> int:
@@ -32,6 +38,13 @@ def step_of(path: pathlib.Path) -> int:
 
 def why_not_whole(checkpoint: pathlib.Path) -> str | None:
     """Why training cannot go on from it, or None."""
+    try:
+        return _why_not_whole(checkpoint)
+    except OSError as error:  # such as a file that vanishes meanwhile
+        return f"{pathlib.Path(error.filename or checkpoint).name} cannot be read: {error.strerror}"
+
+
+def _why_not_whole(checkpoint: pathlib.Path) -> str | None:
     state = checkpoint / "trainer_state.json"
     try:
         if not isinstance(json.loads(state.read_text())["global_step"], int):
@@ -42,10 +55,19 @@ def why_not_whole(checkpoint: pathlib.Path) -> str | None:
         return "trainer_state.json is cut short"
     if not (files := _weights_of(checkpoint)):
         return f"it has no weights ({', '.join(WEIGHTS)}, or an index of shards)"
-    for name in (*files, "optimizer.pt", "scheduler.pt"):
+    for name in (*files, *_training_state_of(checkpoint)):
         if reason := _why_not_readable(checkpoint / name):
             return reason
     return None
+
+
+def _training_state_of(checkpoint: pathlib.Path) -> list[str]:
+    """Each rank writes its own rng_state, so rank 0's trainer_state.json does not say that all are there; the Trainer does without those that are not.
+    None of all this is there after --save_only_model: then the weights are the checkpoint."""
+    found = [path.name for path in sorted(checkpoint.glob("rng_state*.pth"))]
+    if not found and not any((checkpoint / name).exists() for name in ("optimizer.pt", "scheduler.pt")):
+        return []
+    return ["optimizer.pt", "scheduler.pt", *found]
 
 
 def _weights_of(checkpoint: pathlib.Path) -> list[str]:
@@ -67,7 +89,8 @@ def _why_not_readable(path: pathlib.Path) -> str | None:
     if not path.exists():
         return f"it has no {path.name}"
     if path.suffix != ".safetensors":
-        return None if zipfile.is_zipfile(path) else f"{path.name} is cut short"
+        with open(path, "rb") as file:
+            return None if zipfile.is_zipfile(file) else f"{path.name} is cut short"
     try:
         with open(path, "rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
@@ -113,28 +136,53 @@ def without(arguments: Sequence[str], flag: str) -> list[str]:
 
 
 def _say(line: str) -> None:
-    if os.environ.get("RANK", "0") == "0":
-        print(f"trireme.resume: {line}", file=sys.stderr, flush=True)
+    print(f"trireme.resume: {line}", file=sys.stderr, flush=True)
 
 
-def resumed(arguments: Sequence[str]) -> list[str]:
-    """The script's arguments with the checkpoint to go on from."""
-    folder = value_of(arguments, "--output_dir")
-    if folder is None:
-        raise SystemExit("trireme.resume: the script's arguments have no --output_dir, where its checkpoints would be")
-    newest, passed_over = newest_whole(pathlib.Path(folder))
+def choose(output_dir: pathlib.Path, named: str | None) -> str | None:
+    """The checkpoint to go on from, of --output_dir or the one that the user names; None: begin from nothing. Says what it passes over."""
+    newest, passed_over = newest_whole(output_dir)
+    takes_named = named is not None and (newest is None or step_of(pathlib.Path(named)) >= step_of(newest))
     for checkpoint, reason in passed_over:
-        _say(f"{checkpoint} is passed over: {reason}")
-    named = value_of(arguments, FLAG)
-    if named in ("True", "true"):
-        named = None
-    if newest is None and named is None:
+        if not takes_named or checkpoint.resolve() != pathlib.Path(named or "").resolve():
+            _say(f"{checkpoint} is passed over: {reason}")
+    if takes_named:
+        _say(f"goes on from {named}, which {FLAG} names")  # the user's word: whether it is whole is for the script to say
+        return named
+    if newest is None:
         for checkpoint, _ in passed_over:
             _put_aside(checkpoint)
-        return without(arguments, FLAG)
-    chosen = named if newest is None or (named is not None and step_of(pathlib.Path(named)) >= step_of(newest)) else str(newest)
-    _say(f"goes on from {chosen}")
-    return [*without(arguments, FLAG), FLAG, chosen]
+        return None
+    _say(f"goes on from {newest}" + ("" if _training_state_of(newest) else ", which has weights alone: the script's optimizer begins anew"))
+    return str(newest)
+
+
+def resumed(arguments: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    """The script's arguments with the checkpoint to go on from, the same on every rank."""
+    folder, named = value_of(arguments, "--output_dir"), value_of(arguments, FLAG)
+    if folder is None:
+        raise ValueError("the script's arguments have no --output_dir, where its checkpoints would be")
+    output_dir, named = pathlib.Path(folder), None if named in ("True", "true") else named
+    if int(env.get("WORLD_SIZE", "1")) == 1:
+        chosen = choose(output_dir, named)
+    elif (rank := env.get("RANK")) is None:
+        raise ValueError("WORLD_SIZE is above 1 and RANK is not set: torchrun and mpirun set both")
+    elif int(rank) == 0:
+        chosen = choose(output_dir, named)
+        _first_word.send(env, json.dumps(chosen))
+    else:
+        chosen = json.loads(_first_word.receive(env))
+        if chosen not in (None, named):
+            _wait_until_it_shows(pathlib.Path(chosen), SHOW_S)
+    return without(arguments, FLAG) + ([] if chosen is None else [FLAG, chosen])
+
+
+def _wait_until_it_shows(checkpoint: pathlib.Path, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not (checkpoint / "trainer_state.json").exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"rank 0 goes on from {checkpoint}, and there is none on this host. It must be the same on every host")
+        time.sleep(0.1)
 
 
 def _put_aside(checkpoint: pathlib.Path) -> None:
@@ -143,10 +191,7 @@ def _put_aside(checkpoint: pathlib.Path) -> None:
     while aside.exists():
         number += 1
         aside = checkpoint.with_name(f"incomplete-{checkpoint.name}.{number}")
-    try:
-        checkpoint.rename(aside)
-    except FileNotFoundError:
-        return  # another rank was first
+    checkpoint.rename(aside)
     _say(f"{checkpoint.name} is called {aside.name} from now on")
 
 
@@ -157,8 +202,13 @@ def main() -> None:
     from trireme._huggingface.for_transformers import load_on_numbered_cpus
 
     load_on_numbered_cpus()
+    env = dict(os.environ)
     script = sys.argv[1]
-    sys.argv = [script, *resumed(sys.argv[2:])]
+    try:
+        _launch.fill(env)  # of mpirun's variables; the script's own environment stays as it is
+        sys.argv = [script, *resumed(sys.argv[2:], env)]
+    except (ValueError, TimeoutError, _first_word.NoWord) as error:
+        raise SystemExit(f"trireme.resume: {error}") from None
     sys.path[0] = str(pathlib.Path(script).resolve().parent)  # as Python itself would
     runpy.run_path(script, run_name="__main__")
 

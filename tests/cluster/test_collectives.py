@@ -38,7 +38,7 @@ def test_killed_rank_is_named_on_every_host(tmp_path, make_cluster, victim):
 
 
 @pytest.mark.parametrize("size_bytes", [8, 16 << 20])
-def test_silent_cut_is_seen_within_the_peer_timeout(tmp_path, make_cluster, size_bytes):
+def test_a_silent_cut_is_seen_after_about_the_peer_timeout(tmp_path, make_cluster, size_bytes):
     cluster = make_cluster(hosts=2)
     with start(tmp_path, cluster, 2, "--bytes", size_bytes, "--seconds", 60) as ranks:
         time.sleep(0.3)
@@ -46,7 +46,8 @@ def test_silent_cut_is_seen_within_the_peer_timeout(tmp_path, make_cluster, size
         cluster.cut(0, 1)
         for rank in (0, 1):
             ranks.wait_for_output(rank, "failed", timeout_s=10)
-        assert time.monotonic() - cut < 2 * PEER_TIMEOUT_MS / 1000 + 1
+        # What the connections promise (socket_test.cpp): probes count in whole seconds.
+        assert time.monotonic() - cut < PEER_TIMEOUT_MS / 1000 * 5 / 4 + 2
         for rank in (0, 1):
             _, kind, message = failure(ranks, rank)
             assert kind == "PeerLost" and f"rank {1 - rank}" in message, message

@@ -3,11 +3,15 @@
 Every test adds up the ledger: after taking each step from the last run that the model stands on, every sample of each epoch was seen once.
 """
 
+import argparse
 import contextlib
+import importlib.util
+import math
 import os
 import pathlib
 import random
 import signal
+import statistics
 import time
 
 import pytest
@@ -15,7 +19,7 @@ import pytest
 from tests.trainer.runs import json_of, minilm, needs_program, questions, run, tiny_model
 
 from .elastic import START_S, ElasticJob, assert_every_sample_once, bound_retransmissions, first_error, steps_again
-from .hosts import Cluster, why_not
+from .hosts import REPOSITORY, Cluster, why_not
 from .test_harness import namespaces_in_use
 
 safetensors_torch = pytest.importorskip("safetensors.torch")
@@ -56,8 +60,8 @@ def train_loss(out: pathlib.Path) -> float:
 
 
 def assert_like_undisturbed(out: pathlib.Path, flags: list, folder: pathlib.Path) -> None:
-    """A step takes more samples with more ranks, so a run on one host and a run on three end differently. One that was both ends between the two, give or
-    take as much again."""
+    """For runs whose number of ranks has changed; where it has not, the weights are compared. A step takes more samples with more ranks, so a run on one host
+    and a run on three end differently. One that was both ends between the two, give or take as much again."""
     losses = []
     for ranks in (1, 3):
         run(ranks, *flags, "--output_dir", folder / f"undisturbed{ranks}", timeout_s=END_S)
@@ -172,9 +176,10 @@ def test_without_the_rendezvous_every_agent_ends_and_a_relaunch_goes_on(make_clu
 
 @pytest.mark.long
 def test_a_stopped_worker_is_waited_for_until_the_timeout_of_operations(make_cluster, flags, tmp_path):
-    """It is alive, and so no error by itself; --ddp_timeout bounds the wait. torchrun kills it then."""
+    """It is alive, and so no error by itself; --ddp_timeout bounds the wait. torchrun kills it then. There are two ranks before and after: the bits are those
+    of an undisturbed run."""
     epochs = 150
-    with ElasticJob(make_cluster(hosts=2), tmp_path, flags(epochs, "--ddp_timeout", 6)) as job:
+    with ElasticJob(make_cluster(hosts=2), tmp_path, flags(epochs, "--ddp_timeout", 6), nnodes="2:4") as job:
         job.start(0, 1)
         before = job.wait_for_run(ranks=2)
         stopped = time.monotonic()
@@ -187,6 +192,26 @@ def test_a_stopped_worker_is_waited_for_until_the_timeout_of_operations(make_clu
         job.wait_for_run(ranks=2, after=before)
         assert job.wait(END_S) == {0: 0, 1: 0}, job.outputs()
     assert_every_sample_once(job.ledger, epochs, SAMPLES)
+    run(2, *flags(epochs), "--output_dir", tmp_path / "undisturbed", timeout_s=END_S)
+    assert same_weights(tmp_path / "out", tmp_path / "undisturbed")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", ["kill", "silent"])
+def test_a_loss_is_noticed_and_survived_in_time(fault):
+    """The project's targets, as bench/elastic measures them: MiniLM on two hosts, the peer timeout 5 s. A recovery is mostly the start of processes: a
+    machine with other things to do fails this test."""
+    if reason := why_not():
+        pytest.skip(reason)
+    minilm()
+    spec = importlib.util.spec_from_file_location("bench_elastic", REPOSITORY / "bench" / "elastic" / "run.py")
+    bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+    arguments = argparse.Namespace(peer_timeout_ms=5000)
+    figures = bench.measure(fault, arguments)
+    print(fault, figures)
+    late = {key: (figures[key], bound) for key, bound in bench.bounds(fault, arguments).items() if figures[key] > bound}
+    assert late == {} and figures["training_s"] <= bench.TRAINING_S, (late, figures)
 
 
 # ---- Many faults in a row
@@ -291,15 +316,26 @@ def test_twenty_random_faults_in_a_row(flags, tmp_path, seed):
     assert_like_undisturbed(tmp_path / "out", flags(epochs), tmp_path)
 
 
+def least_f1(undisturbed: list[float], asked: int) -> float:
+    """What a run with faults must reach: three standard deviations below the mean of runs that differ in their seed alone. Three seeds may lie together by
+    chance, so the deviation is at least that of a share of so many questions (binomial)."""
+    mean = statistics.mean(undisturbed)
+    binomial = 100 * math.sqrt(mean / 100 * (1 - mean / 100) / asked)
+    return mean - 3 * max(statistics.stdev(undisturbed), binomial)
+
+
 @pytest.mark.long
 def test_a_model_that_was_disturbed_answers_as_well(make_cluster, tmp_path):
-    """MiniLM on generated questions: killed, a host lost, a host returned; F1 as of a run that was left alone."""
+    """MiniLM on generated questions: killed, a host lost, a host returned; F1 as of runs that were left alone."""
     flags = [
-        "--model_name_or_path", minilm(), *questions(tmp_path, train=480, dev=60), "--do_train", "--do_eval", "--per_device_train_batch_size", 8,
+        "--model_name_or_path", minilm(), *questions(tmp_path, train=480, dev=300), "--do_train", "--do_eval", "--per_device_train_batch_size", 8,
         "--num_train_epochs", 3, "--learning_rate", 2e-4, "--warmup_ratio", 0.1, "--logging_steps", 10, "--save_strategy", "steps", "--save_steps", 10,
         "--save_total_limit", 2, "--report_to", "none",
     ]  # fmt: skip
-    run(2, *flags, "--output_dir", tmp_path / "undisturbed", timeout_s=600)
+    undisturbed = []
+    for seed in (42, 1, 2):
+        run(2, *flags, "--seed", seed, "--output_dir", tmp_path / f"seed{seed}", timeout_s=600)
+        undisturbed.append(json_of(tmp_path / f"seed{seed}" / "eval_results.json")["eval_f1"])
     with ElasticJob(make_cluster(hosts=2), tmp_path, [*flags, "--output_dir", tmp_path / "out"]) as job:
         job.start(0, 1)
         again = job.wait_for_run(ranks=2, steps=12)
@@ -311,6 +347,6 @@ def test_a_model_that_was_disturbed_answers_as_well(make_cluster, tmp_path):
         job.wait_for_run(ranks=2, after=again, steps=2)
         assert job.wait(600) == {0: 0, 1: 0}, job.outputs()
     assert_every_sample_once(job.ledger, 3, 480)
-    scores = [json_of(tmp_path / name / "eval_results.json")["eval_f1"] for name in ("undisturbed", "out")]
-    print(f"F1 {scores[0]:.1f} undisturbed, {scores[1]:.1f} disturbed")
-    assert abs(scores[0] - scores[1]) < 5 and scores[1] > 60, scores
+    disturbed = json_of(tmp_path / "out" / "eval_results.json")["eval_f1"]
+    print(f"F1 {undisturbed} undisturbed, {disturbed:.1f} disturbed")
+    assert disturbed >= least_f1(undisturbed, 300) > 60, (disturbed, undisturbed)

@@ -3,9 +3,11 @@
 import json
 import os
 import pathlib
-import shutil
+import socket
 import subprocess
 import sys
+import threading
+from datetime import timedelta
 
 import pytest
 
@@ -24,6 +26,8 @@ def make_checkpoint(output_dir: pathlib.Path, step: int) -> pathlib.Path:
     safetensors_torch.save_file({"weight": torch.ones(1000), "bias": torch.zeros(3)}, folder / "model.safetensors")
     torch.save({"state": {0: torch.ones(1000)}}, folder / "optimizer.pt")
     torch.save({"last_epoch": step}, folder / "scheduler.pt")
+    for rank in (0, 1):
+        torch.save({"cpu": torch.get_rng_state()}, folder / f"rng_state_{rank}.pth")
     (folder / "trainer_state.json").write_text(json.dumps({"global_step": step, "epoch": 1.0}))
     return folder
 
@@ -32,13 +36,19 @@ def cut_short(path: pathlib.Path) -> None:
     os.truncate(path, path.stat().st_size * 2 // 3)
 
 
+def make_unreadable(path: pathlib.Path) -> None:
+    """As root, too."""
+    path.unlink()
+    path.mkdir()
+
+
 def start(tmp_path: pathlib.Path, *arguments, **environment) -> tuple[list[str], str]:
     """The arguments that a script gets, and what was said."""
     script = tmp_path / "folder" / "script.py"
     script.parent.mkdir(exist_ok=True)
     script.write_text(SCRIPT)
     command = [sys.executable, "-m", "trireme.resume", str(script), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **environment})
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env={**os.environ, **environment})
     assert done.returncode == 0, done.stderr
     words, name, path = json.loads(done.stdout)
     assert (words[0], name, path) == (str(script), "__main__", str(script.parent))
@@ -53,7 +63,7 @@ def test_the_newest_checkpoint_is_passed_on(tmp_path):
     words, said = start(tmp_path, "--output_dir", out, "--do_train")
     assert words == ["--output_dir", str(out), "--do_train", "--resume_from_checkpoint", str(out / "checkpoint-100")]
     assert f"goes on from {out}/checkpoint-100" in said
-    assert start(tmp_path, f"--output_dir={out}", RANK="1") == ([f"--output_dir={out}", "--resume_from_checkpoint", str(out / "checkpoint-100")], "")
+    assert start(tmp_path, f"--output_dir={out}")[0] == [f"--output_dir={out}", "--resume_from_checkpoint", str(out / "checkpoint-100")]
 
 
 def test_a_checkpoint_that_is_not_whole_is_passed_over_with_a_sentence(tmp_path):
@@ -67,6 +77,8 @@ def test_a_checkpoint_that_is_not_whole_is_passed_over_with_a_sentence(tmp_path)
         50: ("scheduler.pt", pathlib.Path.unlink, "it has no scheduler.pt"),
         60: ("model.safetensors", pathlib.Path.unlink, "it has no weights"),
         70: ("model.safetensors", lambda path: path.write_bytes(b""), "model.safetensors is cut short"),
+        80: ("rng_state_1.pth", cut_short, "rng_state_1.pth is cut short"),
+        90: ("trainer_state.json", make_unreadable, "trainer_state.json cannot be read"),
     }
     for step, (name, spoil, _) in reasons.items():
         spoil(make_checkpoint(out, step) / name)
@@ -74,7 +86,7 @@ def test_a_checkpoint_that_is_not_whole_is_passed_over_with_a_sentence(tmp_path)
     assert words[-1] == str(out / "checkpoint-5")
     for step, (_, _, reason) in reasons.items():
         assert any(f"checkpoint-{step} is passed over" in line and reason in line for line in said.splitlines()), (step, said)
-    assert len(list(out.glob("checkpoint-*"))) == 8, "nothing is removed"
+    assert len(list(out.glob("checkpoint-*"))) == 10, "nothing is removed"
 
 
 def test_shards_are_looked_at_each(tmp_path):
@@ -105,9 +117,30 @@ def test_a_checkpoint_that_the_user_names_counts_until_there_is_a_newer_one(tmp_
     assert start(tmp_path, "--output_dir", out, f"--resume_from_checkpoint={named}")[0][-2:] == ["--resume_from_checkpoint", str(out / "checkpoint-9")]
 
 
+def test_what_the_user_names_is_taken_as_it_is(tmp_path):
+    """Nothing is said against it, and it keeps its name."""
+    out = tmp_path / "out"
+    named, newer = make_checkpoint(out, 7), make_checkpoint(out, 9)
+    for checkpoint in (named, newer):
+        cut_short(checkpoint / "optimizer.pt")
+    words, said = start(tmp_path, "--output_dir", out, "--resume_from_checkpoint", named)
+    assert words[-1] == str(named) and f"goes on from {named}, which --resume_from_checkpoint names" in said
+    assert "checkpoint-9 is passed over" in said and "checkpoint-7 is passed over" not in said
+    assert named.exists() and newer.exists()
+
+
+def test_weights_alone_are_a_checkpoint_too(tmp_path):
+    """--save_only_model writes them and trainer_state.json."""
+    checkpoint = make_checkpoint(tmp_path / "out", 5)
+    for name in ("optimizer.pt", "scheduler.pt", "rng_state_0.pth", "rng_state_1.pth"):
+        (checkpoint / name).unlink()
+    words, said = start(tmp_path, "--output_dir", tmp_path / "out", "--save_only_model")
+    assert words[-1] == str(checkpoint) and checkpoint.exists() and "weights alone" in said and "passed over" not in said
+
+
 def test_without_an_output_dir_it_says_so(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
-    done = subprocess.run([sys.executable, "-m", "trireme.resume", str(tmp_path / "script.py")], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-m", "trireme.resume", str(tmp_path / "script.py")], capture_output=True, text=True, timeout=240)
     assert done.returncode == 1 and "no --output_dir" in done.stderr
 
 
@@ -117,9 +150,126 @@ def test_an_optimizers_state_can_be_loaded_to_a_numbered_cpu(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("import sys, torch\nprint(torch.load(sys.argv[3], map_location=torch.device('cpu', 0), weights_only=True)['state'].sum())\n")
     words = [str(script), "--output_dir", str(tmp_path), str(tmp_path / "optimizer.pt")]
-    alone, resumed = (subprocess.run([sys.executable, *start, *words], capture_output=True, text=True, timeout=60) for start in ([], ["-m", "trireme.resume"]))
+    alone, resumed = (subprocess.run([sys.executable, *start, *words], capture_output=True, text=True, timeout=240) for start in ([], ["-m", "trireme.resume"]))
     assert "don't know how to restore data location" in alone.stderr
     assert resumed.stdout == "tensor(3.)\n", resumed.stderr
+
+
+# ---- Several ranks: rank 0 chooses
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def rank_env(rank: int, size: int, port: int, **more: str) -> dict[str, str]:
+    return {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "CCL_KVS_CONNECTION_TIMEOUT": "250", **more}
+
+
+class Rank(threading.Thread):
+    """resumed(), as one rank calls it. `result` is what it returns or raises."""
+
+    def __init__(self, env: dict[str, str], *arguments):
+        super().__init__(daemon=True)
+        self._env, self._arguments, self.result = env, [str(each) for each in arguments], None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.result = resume.resumed(self._arguments, self._env)
+        except Exception as error:
+            self.result = error
+
+    def ended(self):
+        self.join(120)
+        assert not self.is_alive(), "no end after 120 s"
+        return self.result
+
+
+GROUP = """
+import json, sys, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+sum = torch.ones(1)
+dist.all_reduce(sum)
+print(json.dumps([sys.argv[1:], sum.item()]))
+"""
+
+
+def test_every_rank_goes_on_from_rank_0s_choice(tmp_path):
+    """Rank 1 sees other folders than rank 0, as on a network's file system that shows it an old listing: it takes rank 0's and touches none. The store of the
+    script's own group then listens where rank 0 did."""
+    seen_by = [tmp_path / "seen by rank 0", tmp_path / "seen by rank 1"]
+    chosen, old = make_checkpoint(seen_by[0], 20), make_checkpoint(seen_by[1], 5)
+    (old / "trainer_state.json").unlink()
+    script = tmp_path / "group.py"
+    script.write_text(GROUP)
+    port = free_port()
+    ranks = []
+    for rank in (1, 0):
+        command = [sys.executable, "-m", "trireme.resume", str(script), "--output_dir", str(seen_by[rank])]
+        env = {**os.environ, **rank_env(rank, 2, port)}
+        ranks.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env))
+    for rank, process in zip((1, 0), ranks):
+        out, said = process.communicate(timeout=300)
+        assert process.returncode == 0, said
+        assert json.loads(out) == [["--output_dir", str(seen_by[rank]), "--resume_from_checkpoint", str(chosen)], 2.0]
+        assert (f"goes on from {chosen}" in said) == (rank == 0)
+    assert [each.name for each in seen_by[1].iterdir()] == ["checkpoint-5"]
+
+
+def test_ranks_that_do_not_come_are_named(tmp_path):
+    port = free_port()
+    ranks = [Rank(rank_env(rank, 4, port, CCL_KVS_CONNECTION_TIMEOUT="3"), "--output_dir", tmp_path) for rank in (0, 2)]
+    first, second = (str(rank.ended()) for rank in ranks)
+    assert "after 3 s ranks 1, 3 of 4 have not come" in first and "CCL_KVS_CONNECTION_TIMEOUT" in first
+    assert second == "rank 2: rank 0 has ended without a choice; its own message says why"
+    assert "rank 1: rank 0 was not found within 1 s" in str(Rank(rank_env(1, 2, port, CCL_KVS_CONNECTION_TIMEOUT="1"), "--output_dir", tmp_path).ended())
+
+
+def test_strangers_at_the_port_do_no_harm(tmp_path):
+    chosen, port = make_checkpoint(tmp_path / "out", 20), free_port()
+    first = Rank(rank_env(0, 3, port), "--output_dir", tmp_path / "out")
+    strangers = []
+    for said in (b"", b"GET / HTTP/1.0\r\n\r\n", b"\0" * 1000, b"trireme.resume 1 of 2\n", b"trireme.resume 7 of 3\n", b"trireme.resume 1 of 3\n"):
+        while True:
+            try:
+                strangers.append(socket.create_connection(("127.0.0.1", port), timeout=30))
+                break
+            except ConnectionRefusedError:
+                assert first.is_alive(), first.result
+        strangers[-1].sendall(said)
+        if said == b"trireme.resume 1 of 3\n":  # one that leaves again, if only half, is not counted
+            assert strangers[-1].recv(64) == b"trireme.resume\n"
+            strangers[-1].shutdown(socket.SHUT_WR)
+            assert strangers[-1].recv(64) == b"", "rank 0 has closed it"
+    others = [Rank(rank_env(rank, 3, port), "--output_dir", tmp_path / "elsewhere") for rank in (2, 1)]
+    assert [each.ended()[-1] for each in (first, *others)] == [str(chosen)] * 3
+    for stranger in strangers:
+        stranger.close()
+
+
+def test_an_agents_store_leads_to_rank_0(tmp_path):
+    """Also one that has the address of an earlier start, where nobody listens, or somebody else does."""
+    chosen = make_checkpoint(tmp_path / "out", 20)
+    for stale in (free_port(), None):
+        store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=30))
+        store.set("trireme.resume/rank0", json.dumps(["127.0.0.1", stale or store.port]))
+        env = {"TORCHELASTIC_USE_AGENT_STORE": "True"}
+        late = Rank(rank_env(1, 2, store.port, **env), "--output_dir", tmp_path / "elsewhere")
+        late.join(1)
+        assert late.is_alive(), late.result
+        first = Rank(rank_env(0, 2, store.port, **env), "--output_dir", tmp_path / "out")
+        assert [each.ended()[-1] for each in (first, late)] == [str(chosen)] * 2
+
+
+def test_a_checkpoint_that_does_not_show_is_named(tmp_path):
+    with pytest.raises(TimeoutError, match=f"rank 0 goes on from {tmp_path}/checkpoint-3, and there is none on this host"):
+        resume._wait_until_it_shows(tmp_path / "checkpoint-3", 0.5)
+    timer = threading.Timer(0.5, make_checkpoint, (tmp_path, 4))
+    timer.start()
+    resume._wait_until_it_shows(tmp_path / "checkpoint-4", 60)
+    timer.join()
 
 
 # ---- Hugging Face's Trainer itself

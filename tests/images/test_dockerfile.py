@@ -110,9 +110,20 @@ def test_versions_are_those_of_the_project():
     assert f"trireme/trainer:{version} " in TEXT and f"trireme/huggingface:{version} " in TEXT
 
 
+def settings_of(name: str) -> dict[str, str]:
+    lines = [line.strip() for line in (SSH / name).read_text().splitlines()]
+    return dict(line.split(None, 1) for line in lines if line and not line.startswith("#"))
+
+
 def test_sshd_lets_nobody_in_but_by_key():
-    settings = dict(line.split(None, 1) for line in (SSH / "sshd_config").read_text().splitlines() if line and not line.startswith("#"))
-    assert settings["Port"] == "2222" and settings["AuthenticationMethods"] == "publickey" and settings["PasswordAuthentication"] == "no"
-    client = (SSH / "ssh_config").read_text()
-    assert "StrictHostKeyChecking yes" in client and "Port 2222" in client
+    server, client = settings_of("sshd_config"), settings_of("ssh_config")
+    assert server["Port"] == "2222" and server["AuthenticationMethods"] == "publickey" and server["PasswordAuthentication"] == "no"
+    assert client["StrictHostKeyChecking"] == "yes" and client["Port"] == "2222"
     subprocess.run(["sh", "-n", SSH / "trireme-sshd"], check=True)
+
+
+def test_ssh_gives_a_lost_host_up():
+    """Both sides, after 15 s: neither mpirun nor ranks of a launcher that is gone wait for ever."""
+    for name, side in (("ssh_config", "Server"), ("sshd_config", "Client")):
+        settings = settings_of(name)
+        assert (settings[f"{side}AliveInterval"], settings[f"{side}AliveCountMax"]) == ("5", "2"), name

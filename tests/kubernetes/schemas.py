@@ -1,20 +1,22 @@
 """What an API server would accept, field by field: the operators' CRDs read strictly, so that an unknown field is an error and not a field that
 the server drops without a word (`kubectl create` sends strict requests too).
 
-The CRDs are those in ../shared/kubernetes/crds. They hold the whole of a pod's template, and a claim's spec in its ephemeral volumes; so pods
+The CRDs are those in the folder that TEST_CRDS names, or in ../shared/kubernetes/crds. They hold the whole of a pod's template, and a claim's spec in its ephemeral volumes; so pods
 and claims are checked by them as well. Where they are absent, the models of the package kubeflow-training (PyTorchJob) with those of kubernetes (pods,
 claims) take their place, if they are installed.
 """
 
 import functools
 import importlib
+import os
+import pathlib
 import re
 
 import yaml
 
 from .manifests import REPOSITORY
 
-CRDS = REPOSITORY.parent / "shared" / "kubernetes" / "crds"
+CRDS = pathlib.Path(os.environ.get("TEST_CRDS") or REPOSITORY.parent / "shared" / "kubernetes" / "crds")
 FILES = {
     "PyTorchJob": "kubeflow.org_pytorchjobs.yaml",
     "MPIJob": "kubeflow.org_mpijobs.yaml",
@@ -106,7 +108,10 @@ def crd_why_not() -> str | None:
     if importlib.util.find_spec("jsonschema") is None:
         return "jsonschema is not installed: pip install -r tests/requirements.txt"
     if missing := [name for name in FILES.values() if not (CRDS / name).exists()]:
-        return f"no CRDs to check against: {', '.join(missing)} not in ../shared/kubernetes/crds"
+        return (
+            f"no CRDs to check against: {', '.join(missing)} not in {CRDS}. They are in the sources of Kubeflow's training-operator 1.9 "
+            "(manifests/base/crds), mpi-operator 0.8 (manifests/base) and trainer 2.3 (manifests/base/crds); TEST_CRDS names a folder with copies"
+        )
     return None
 
 

@@ -114,6 +114,8 @@ def test_an_elastic_job_as_it_ships_survives_the_eviction_of_the_rendezvous(simu
 def test_a_pod_that_does_not_end_is_killed_after_its_grace_period(simulate, claim):
     """torchrun and its worker are stopped, and so deaf to SIGTERM. The others go on without them from the last checkpoint."""
     job = make_job(load("pytorchjob-trireme"))
+    for pod in job.pods:
+        pod.spec["terminationGracePeriodSeconds"] = 45  # instead of 180, which nobody needs to wait for here
     arguments = {**SMALL_STEPS, "--save_steps": "2"}
     run = simulate(job, claims={"transformers-pvc": claim}, only=2, spares=1, env={**ENV, **AT_ONCE}, arguments=arguments)
     run.run_until(lambda: samples_done(claim) >= 16, 300, "some steps are done")
@@ -164,6 +166,29 @@ def test_an_mpijob_goes_on_after_an_eviction(simulate, claim, victim):
     run.run_to_the_end(600)
     assert "8 ranks on 4 hosts" in run.log("trireme-mpijob-launcher-abcde")
     assert_it_went_on(run, claim, claim / "output-mpijob", step)
+
+
+@pytest.mark.long
+@needs_sshd
+def test_an_mpijob_goes_on_after_a_node_is_lost(simulate, claim):
+    """No FIN, no RST: the other ranks give the lost ones up after the peer timeout, and mpirun its agent there by the image's ssh_config. Two workers, of which
+    one is left: of four, the ends of the others' agents ended mpirun."""
+    manifest = load("mpijob")
+    manifest["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] = 2
+    manifest["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["args"][2] = "4"
+    job = make_job(manifest)
+    env, arguments = {**ENV, "TRIREME_PEER_TIMEOUT_MS": "3000"}, {"--per_device_train_batch_size": "1", "--save_steps": "2"}
+    run = simulate(job, claims={"transformers-pvc": claim}, spares=1, env=env, arguments=arguments)
+    run.run_until(lambda: list((claim / "output-mpijob").glob("checkpoint-*")), 300, "a checkpoint is written")
+    launcher = run.containers["trireme-mpijob-launcher-abcde"]
+    before, lost = launcher.restarts, time.monotonic()
+    run.lose("trireme-mpijob-worker-1")
+    run.run_until(lambda: launcher.restarts > before, 60, "mpirun has ended by itself")
+    print(f"mpirun has ended {time.monotonic() - lost:.1f} s after the node was lost")
+    run.run_to_the_end(600)
+    seen = times_seen(claim)
+    assert seen.keys() == EACH_ONCE.keys(), "none is lost"
+    assert sum(count - 1 for count in seen.values()) <= 3 * 4, "steps since the last checkpoint are done again, of four samples"
 
 
 has_resume = importlib.util.find_spec("trireme") is not None and importlib.util.find_spec("trireme.resume") is not None
