@@ -428,6 +428,21 @@ def test_an_output_directory_that_holds_something_else_is_left_alone(flags, tmp_
     assert (tmp_path / "out" / "thesis.txt").read_text() == "mine"
 
 
+def test_only_remains_of_our_own_are_removed(flags, tmp_path):
+    """What somebody else calls partial is left alone, whether the run is refused or not."""
+    out = tmp_path / "out"
+    theirs = [out / "movie.partial", out / "movie.4711.partial", out / "photos.partial" / "1.jpg", out / ".partial-thesis" / "thesis.txt"]
+    ours = [out / ".partial-checkpoint-8" / "model.safetensors", out / ".partial-old-checkpoint-4" / "config.json", out / "config.json.4711.partial"]
+    for path in [*theirs, *ours]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    done = run(2, *flags, check=False)
+    assert done.returncode != 0 and "there is something in it already" in done.stderr
+    assert all(path.exists() for path in [*theirs, *ours])
+    run(2, *flags, "--overwrite_output_dir", "--max_steps", 1)
+    assert all(path.exists() for path in theirs) and not any(path.exists() for path in ours)
+
+
 def test_a_tokenizer_that_does_not_fit_is_refused(flags, model, tmp_path):
     other = shutil.copytree(model, tmp_path / "other")
     config = json_of(other / "config.json")

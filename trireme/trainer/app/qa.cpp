@@ -169,10 +169,10 @@ std::optional<fs::path> QaRun::agreed_checkpoint() {
   std::exception_ptr refusal;
   if (world_.is_first()) try {
       check_writable(output_dir_);
-      remove_remains(output_dir_);
       checkpoint = checkpoint_to_resume();
       if (const auto why = why_not_output_dir(options_, checkpoint.has_value() || is_unfinished(output_dir_)))
         throw InvalidArgument(*why);
+      remove_remains(output_dir_);
       mark_unfinished(output_dir_);
       chosen.fill_(!checkpoint                                                            ? kFromNothing
                    : checkpoint->string() == options_.resume_from_checkpoint.value_or("") ? kNamed

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <regex>
 
 #include "trireme/base/error.h"
 #include "trireme/trainer/files/files.h"
@@ -128,6 +129,17 @@ std::vector<std::pair<int64_t, fs::path>> checkpoints_in(const fs::path& output_
   return found;
 }
 
+// By name, so that nothing else is ever taken for it: checkpoints in the making or being removed, check_writable()'s probe,
+// and what a NewFile leaves of the files that a run writes.
+bool is_remains(const fs::path& entry) {
+  static const std::regex ours(
+      R"(\.partial-((old-)?checkpoint|probe)-\d+)"
+      R"(|(\.unfinished|\.partial-probe-\d+|model\.safetensors|config\.json|trainer_state\.json|(train|eval|predict|all)_results\.json)"
+      R"(|(eval|predict)_((nbest_)?predictions|null_odds)\.json)"
+      R"(|tokenizer\.json|tokenizer_config\.json|special_tokens_map\.json|added_tokens\.json|vocab\.(txt|json)|merges\.txt)\.\d+\.partial)");
+  return std::regex_match(entry.filename().string(), ours);
+}
+
 // Under another name first: what is half removed must not look like a checkpoint.
 void remove_checkpoint(const fs::path& checkpoint) {
   const fs::path doomed = checkpoint.parent_path() / str(kPartial, "old-", checkpoint.filename().string());
@@ -191,15 +203,17 @@ void mark_unfinished(const fs::path& output_dir) {
 
 void mark_finished(const fs::path& output_dir) { fs::remove(output_dir / kUnfinished); }
 
-bool is_unfinished(const fs::path& output_dir) { return fs::exists(output_dir / kUnfinished); }
+bool is_unfinished(const fs::path& output_dir) {
+  if (fs::exists(output_dir / kUnfinished)) return true;
+  // Killed before it could say so.
+  return std::all_of(fs::directory_iterator(output_dir), fs::directory_iterator(),
+                     [](const fs::directory_entry& entry) { return is_remains(entry.path()); });
+}
 
 void remove_remains(const fs::path& output_dir) {
-  if (!fs::is_directory(output_dir)) return;
   std::vector<fs::path> remains;
-  for (const fs::directory_entry& entry : fs::directory_iterator(output_dir)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(kPartial) || name.ends_with(".partial")) remains.push_back(entry.path());  // the latter: NewFile's
-  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(output_dir))
+    if (is_remains(entry.path())) remains.push_back(entry.path());
   for (const fs::path& each : remains) fs::remove_all(each);
 }
 

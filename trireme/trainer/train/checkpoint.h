@@ -33,12 +33,12 @@ std::optional<std::filesystem::path> last_checkpoint(const std::filesystem::path
 int64_t step_of_checkpoint(const std::filesystem::path& checkpoint);
 
 // A run that has begun in a folder and is not done. One that is cut short before its first checkpoint leaves other files,
-// and may begin again among them.
+// and may begin again among them. The folder exists.
 void mark_unfinished(const std::filesystem::path& output_dir);
 void mark_finished(const std::filesystem::path& output_dir);
 bool is_unfinished(const std::filesystem::path& output_dir);
 
-// What a run that was killed while it wrote has left in a folder.
+// What a run that was killed while it wrote has left in a folder, and nothing else.
 void remove_remains(const std::filesystem::path& output_dir);
 
 // Fills model and optimizer. A checkpoint of HF's Trainer has no word on which samples were seen: as many as it counted are
