@@ -252,14 +252,41 @@ def test_no_sample_is_lost_or_repeated_when_the_number_of_processes_changes(flag
 
 
 def test_a_step_that_was_saved_before_is_saved_again(flags, tmp_path):
-    """Going on from an earlier checkpoint, the later ones are replaced."""
+    """Going on from an earlier checkpoint, the later ones are moved away and made anew."""
     steps = ["--save_strategy", "steps", "--save_steps", 4, "--max_steps", 12]
     run(2, *flags, *steps)
-    before = (tmp_path / "out" / "checkpoint-12" / "model.safetensors").read_bytes()
-    (tmp_path / "out" / "checkpoint-8" / "model.safetensors").write_bytes(b"spoilt")
-    run(2, *flags, *steps, "--resume_from_checkpoint", tmp_path / "out" / "checkpoint-4")
-    assert (tmp_path / "out" / "checkpoint-12" / "model.safetensors").read_bytes() == before
-    assert weights(tmp_path / "out" / "checkpoint-8") and not list((tmp_path / "out").glob(".partial-*"))
+    out = tmp_path / "out"
+    before = (out / "checkpoint-12" / "model.safetensors").read_bytes()
+    (out / "checkpoint-8" / "model.safetensors").write_bytes(b"spoilt")
+    done = run(2, *flags, *steps, "--resume_from_checkpoint", f"{out}/checkpoint-4/")
+    assert f"2 checkpoints after step 4 of an earlier run moved to {out}/earlier-1" in done.stderr
+    assert (out / "earlier-1" / "checkpoint-8" / "model.safetensors").read_bytes() == b"spoilt"
+    assert (out / "checkpoint-12" / "model.safetensors").read_bytes() == before
+    assert weights(out / "checkpoint-8") and not list(out.glob(".partial-*"))
+
+
+def test_checkpoints_of_an_earlier_run_do_not_outlive_it(flags, tmp_path):
+    """They have higher numbers: neither the limit nor the next start may take them for the newest."""
+    steps = ["--save_strategy", "steps", "--save_total_limit", 1]
+    run(2, *flags, *steps, "--save_steps", 8, "--max_steps", 16, "--save_total_limit", 2)
+    done = run(2, *flags, *steps, "--save_steps", 2, "--max_steps", 4, "--learning_rate", 1e-4, "--overwrite_output_dir")
+    assert "2 checkpoints after step 0 of an earlier run removed" in done.stderr
+    assert [path.name for path in (tmp_path / "out").glob("*checkpoint-*")] == ["checkpoint-4"]
+    assert same_weights(tmp_path / "out", tmp_path / "out" / "checkpoint-4")
+    assert "checkpoint-4, step 4" in run(2, *flags, *steps, "--max_steps", 6).stderr
+
+
+@pytest.mark.parametrize("name", ["checkpoint-8/", "renamed", "./checkpoint-8//"])
+def test_a_checkpoint_is_known_however_it_is_spelt(flags, tmp_path, name):
+    """Where torchrun may start a job again, a checkpoint that is named counts unless there is a newer one."""
+    steps = ["--save_strategy", "steps", "--save_steps", 4]
+    run(2, *flags, *steps, "--max_steps", 8, "--output_dir", tmp_path / "first")
+    shutil.copytree(tmp_path / "first" / "checkpoint-8", tmp_path / "first" / "renamed")
+    (tmp_path / "out").mkdir()
+    shutil.copytree(tmp_path / "first" / "checkpoint-4", tmp_path / "out" / "checkpoint-4")
+    more = ["--max_steps", 10, "--resume_from_checkpoint", f"{tmp_path}/first/{name}"]
+    done = run(2, *flags, *steps, *more, TORCHELASTIC_MAX_RESTARTS="3")
+    assert "step 8\n" in done.stderr and "is newer than" not in done.stderr
 
 
 def test_only_so_many_checkpoints_are_kept(flags, tmp_path):

@@ -88,11 +88,14 @@ class QaRun {
   // state_mutex().
   void save_last_step();
   void save_after_termination();
+  std::string how_to_go_on() const;
   // Throws where this run should not go on: SIGTERM, or a lost peer.
   void check() const;
   // Collective: what the first rank finds in output_dir counts for all.
   std::optional<fs::path> agreed_checkpoint();
   std::optional<fs::path> checkpoint_to_resume() const;
+  // By --resume_from_checkpoint, without the slash that a shell's completion leaves at its end.
+  std::optional<fs::path> named_checkpoint() const;
   void say(const std::string& line) const {
     if (world_.is_first() && !quiet_) std::cerr << line << std::endl;
   }
@@ -137,15 +140,20 @@ QaData QaRun::data(Split split) const {
   return data;
 }
 
+std::optional<fs::path> QaRun::named_checkpoint() const {
+  if (!options_.resume_from_checkpoint || options_.resumes_from_last()) return std::nullopt;
+  const fs::path named = fs::path(*options_.resume_from_checkpoint).lexically_normal();
+  return named.has_filename() ? named : named.parent_path();
+}
+
 std::optional<fs::path> QaRun::checkpoint_to_resume() const {
   const auto last = last_checkpoint(output_dir_);
-  if (options_.resume_from_checkpoint && !options_.resumes_from_last()) {
-    const fs::path named = *options_.resume_from_checkpoint;
-    if (!fs::exists(named / "trainer_state.json"))
+  if (const auto named = named_checkpoint()) {
+    if (!fs::exists(*named / "trainer_state.json"))
       throw InvalidArgument(
-          str("--resume_from_checkpoint ", named.string(), ": it is no checkpoint (it has no trainer_state.json)"));
+          str("--resume_from_checkpoint ", named->string(), ": it is no checkpoint (it has no trainer_state.json)"));
     // Where torchrun starts the job again, that is where it began, not where it stands.
-    if (restarts() == 0 || !last || step_of_checkpoint(*last) <= step_of_checkpoint(named)) return named;
+    if (restarts() == 0 || !last || step_of_checkpoint(*last) <= step_of_checkpoint(*named)) return named;
     say(str(last->string(),
             " is newer than --resume_from_checkpoint and counts, because this job may have been started again"));
     return last;
@@ -174,9 +182,7 @@ std::optional<fs::path> QaRun::agreed_checkpoint() {
         throw InvalidArgument(*why);
       remove_remains(output_dir_);
       mark_unfinished(output_dir_);
-      chosen.fill_(!checkpoint                                                            ? kFromNothing
-                   : checkpoint->string() == options_.resume_from_checkpoint.value_or("") ? kNamed
-                                                                                          : step_of_checkpoint(*checkpoint));
+      chosen.fill_(!checkpoint ? kFromNothing : checkpoint == named_checkpoint() ? kNamed : step_of_checkpoint(*checkpoint));
     } catch (...) {
       refusal = std::current_exception();  // the others are told first
     }
@@ -186,7 +192,7 @@ std::optional<fs::path> QaRun::agreed_checkpoint() {
   const auto step = chosen.item<int64_t>();
   if (step == kRefused) throw InvalidArgument("rank 0 cannot train into the output directory, and says why");
   if (step == kFromNothing) return std::nullopt;
-  checkpoint = step == kNamed ? fs::path(*options_.resume_from_checkpoint) : output_dir_ / str("checkpoint-", step);
+  checkpoint = step == kNamed ? named_checkpoint() : output_dir_ / str("checkpoint-", step);
   const Deadline deadline = Deadline::after(kCheckpointPatience);
   while (!fs::exists(*checkpoint / "trainer_state.json")) {
     if (deadline.passed())
@@ -264,6 +270,10 @@ void QaRun::train(const std::optional<fs::path>& checkpoint) {
   if (standing) training_->resume(*standing);
   journal_ = std::make_unique<Journal>(options_, world_, *training_, std::move(state));
   saved_step_ = training_->standing().global_step;
+  if (world_.is_first())
+    if (const std::string done = clear_later_checkpoints(output_dir_, saved_step_, options_.overwrite_output_dir);
+        !done.empty())
+      say(done);
   termination_ = std::make_unique<Termination>(world_.is_first() ? kPatienceOfFirst : kPatienceOfOthers,
                                                [this] { save_after_termination(); });
 
@@ -356,12 +366,21 @@ void QaRun::save_last_step() {
   saved_step_ = training_->standing().global_step;
 }
 
+std::string QaRun::how_to_go_on() const {
+  if (options_.save_only_model) return "with --save_only_model it cannot be gone on from";
+  std::string without;
+  if (options_.overwrite_output_dir) without = " without --overwrite_output_dir";
+  if (named_checkpoint() && restarts() == 0)
+    without += str(without.empty() ? " without" : " and", " --resume_from_checkpoint");
+  return str("give the same command", without, " to go on");
+}
+
 void QaRun::save_after_termination() {
   if (!world_.is_first() || !training_) return;
   const std::scoped_lock lock(training_->state_mutex());
   save_last_step();
   journal_->finish();
-  std::cerr << str("SIGTERM: step ", saved_step_, " is saved; give the same command to go on") << std::endl;
+  std::cerr << str("SIGTERM: step ", saved_step_, " is saved; ", how_to_go_on()) << std::endl;
 }
 
 Logits QaRun::logits_of(const QaData& data) {

@@ -186,7 +186,7 @@ void save_checkpoint(const fs::path& output_dir, const QaModel& model, const Ada
   if (!limit) return;
   const auto all = checkpoints_in(output_dir);
   for (size_t i = 0; i + static_cast<size_t>(std::max<int64_t>(1, *limit)) < all.size(); ++i)
-    remove_checkpoint(all[i].second);
+    if (all[i].second != final) remove_checkpoint(all[i].second);
 }
 
 std::optional<fs::path> last_checkpoint(const fs::path& output_dir) {
@@ -195,7 +195,29 @@ std::optional<fs::path> last_checkpoint(const fs::path& output_dir) {
   return all.empty() ? std::nullopt : std::optional(all.back().second);
 }
 
-int64_t step_of_checkpoint(const fs::path& checkpoint) { return step_of(checkpoint).value_or(0); }
+int64_t step_of_checkpoint(const fs::path& checkpoint) {
+  if (const auto step = step_of(checkpoint)) return *step;
+  const Json state = read_json(checkpoint / "trainer_state.json");
+  return JsonPlace(state, (checkpoint / "trainer_state.json").string())["global_step"].integer();
+}
+
+std::string clear_later_checkpoints(const fs::path& output_dir, int64_t step, bool remove) {
+  auto later = checkpoints_in(output_dir);
+  std::erase_if(
+      later, [&](const auto& each) { return each.first <= step || (!remove && !fs::exists(each.second / "optimizer.pt")); });
+  if (later.empty()) return "";
+  const std::string which =
+      later.size() == 1 ? later[0].second.filename().string() : str(later.size(), " checkpoints after step ", step);
+  if (remove) {
+    for (const auto& [number, checkpoint] : later) remove_checkpoint(checkpoint);
+    return str(output_dir.string(), ": ", which, " of an earlier run removed");
+  }
+  fs::path aside = output_dir / "earlier-1";
+  for (int n = 2; fs::exists(aside); ++n) aside = output_dir / str("earlier-", n);
+  make_directory(aside);
+  for (const auto& [number, checkpoint] : later) fs::rename(checkpoint, aside / checkpoint.filename());
+  return str(output_dir.string(), ": ", which, " of an earlier run moved to ", aside.string());
+}
 
 void mark_unfinished(const fs::path& output_dir) {
   write_file_atomically(output_dir / kUnfinished, "trireme qa trains into this folder; the file goes when it is done\n");
