@@ -14,6 +14,8 @@ import time
 
 import pytest
 
+from tests.huggingface.questions import write_questions
+
 from .read_events import read_with_tensorboard
 from .runs import REPOSITORY, TRIREME, command, json_of, ledger, needs_program, questions, ranks_of, run, tiny_model
 
@@ -484,6 +486,13 @@ def test_other_data_or_another_seed_cannot_be_resumed_with(flags, tmp_path):
     for more, said in [(["--max_train_samples", 30], "features to train on"), (["--seed", 43], "the run had seed 42, not 43")]:
         done = run(2, *flags, *more, check=False)
         assert done.returncode != 0 and said in done.stderr
+    write_questions(tmp_path / "train.json", 64, seed=3)  # as many as the run had
+    done = run(2, *flags, "--train_file", tmp_path / "train.json", check=False)
+    assert done.returncode != 0 and "trireme_state.json.data_fingerprint: the run trained on other data of the same size" in done.stderr
+    # A checkpoint that is older than the fingerprint.
+    state = tmp_path / "out" / "checkpoint-4" / "trireme_state.json"
+    state.write_text(json.dumps({key: value for key, value in json_of(state).items() if key != "data_fingerprint"}))
+    run(2, *flags, "--train_file", tmp_path / "train.json")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system takes root")

@@ -257,8 +257,7 @@ void QaRun::train(const std::optional<fs::path>& checkpoint) {
   std::optional<Standing> standing;
   std::optional<TrainerState> state;
   if (checkpoint) {
-    standing =
-        load_checkpoint(*checkpoint, *model_, *optimizer_, static_cast<int64_t>(features.size()), options_.sampling_seed());
+    standing = load_checkpoint(*checkpoint, *model_, *optimizer_, features, options_.sampling_seed());
     state = load_state(*checkpoint / "trainer_state.json");
     say(str("goes on from ", checkpoint->string(), ", step ", standing->global_step));
   }

@@ -42,7 +42,8 @@ c10::IValue scheduler_state(const Training& training) {
   return state;
 }
 
-std::string our_state(const Standing& standing, int64_t samples, int64_t seed) {
+std::string our_state(const Training& training) {
+  const Standing& standing = training.standing();
   Json json;
   json["format"] = 1;
   json["global_step"] = standing.global_step;
@@ -54,18 +55,23 @@ std::string our_state(const Standing& standing, int64_t samples, int64_t seed) {
   json["loss_since_report"] = standing.loss_since_report;
   json["steps_since_report"] = standing.steps_since_report;
   json["tokens_seen"] = standing.tokens_seen;
-  json["samples"] = samples;
-  json["seed"] = seed;
+  json["samples"] = training.samples();
+  json["data_fingerprint"] = training.data_fingerprint();
+  json["seed"] = training.seed();
   return json.dump(2) + "\n";
 }
 
-Standing read_our_state(const fs::path& path, int64_t samples, int64_t seed) {
+Standing read_our_state(const fs::path& path, const std::vector<Feature>& features, int64_t seed) {
+  const auto samples = static_cast<int64_t>(features.size());
   const Json json = read_json(path);
   const JsonPlace state(json, path.string());
   if (state["format"].integer() != 1) state["format"].refuse("this version of trireme reads format 1");
   if (state["samples"].integer() != samples)
     state["samples"].refuse(str("the run had ", state["samples"].integer(), " features to train on, now there are ", samples,
                                 "; resume with the same training data and lengths"));
+  if (state.has("data_fingerprint") && state["data_fingerprint"].value() != fingerprint(features))
+    state["data_fingerprint"].refuse(
+        "the run trained on other data of the same size; resume with the same training data, tokenizer and lengths");
   if (state["seed"].integer() != seed)
     state["seed"].refuse(
         str("the run had seed ", state["seed"].integer(), ", not ", seed, "; samples would be lost and repeated"));
@@ -172,7 +178,7 @@ void save_checkpoint(const fs::path& output_dir, const QaModel& model, const Ada
                       optimizer.state_dict(training.learning_rate(), training.base_learning_rate()));
       save_torch_file(partial / "scheduler.pt", scheduler_state(training));
     }
-    write_file_atomically(partial / kOurState, our_state(training.standing(), training.samples(), training.seed()));
+    write_file_atomically(partial / kOurState, our_state(training));
     write_file_atomically(partial / "trainer_state.json", trainer_state);
     sync_folder(partial);
   } catch (...) {
@@ -239,9 +245,11 @@ void remove_remains(const fs::path& output_dir) {
   for (const fs::path& each : remains) fs::remove_all(each);
 }
 
-Standing load_checkpoint(const fs::path& checkpoint, QaModel& model, AdamW& optimizer, int64_t samples, int64_t seed) {
-  const Standing standing = fs::exists(checkpoint / kOurState) ? read_our_state(checkpoint / kOurState, samples, seed)
-                                                               : read_hf_state(checkpoint / "trainer_state.json", samples);
+Standing load_checkpoint(const fs::path& checkpoint, QaModel& model, AdamW& optimizer, const std::vector<Feature>& features,
+                         int64_t seed) {
+  const Standing standing = fs::exists(checkpoint / kOurState)
+                                ? read_our_state(checkpoint / kOurState, features, seed)
+                                : read_hf_state(checkpoint / "trainer_state.json", static_cast<int64_t>(features.size()));
   const fs::path moments = checkpoint / "optimizer.pt";
   if (!fs::exists(moments))
     throw InvalidArgument(

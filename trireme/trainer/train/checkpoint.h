@@ -48,10 +48,9 @@ bool is_unfinished(const std::filesystem::path& output_dir);
 void remove_remains(const std::filesystem::path& output_dir);
 
 // Fills model and optimizer. A checkpoint of HF's Trainer has no word on which samples were seen: as many as it counted are
-// taken as done. `samples` and `samples_a_step` are those of the run that goes on. InvalidArgument names the file that does
-// not fit.
-Standing load_checkpoint(const std::filesystem::path& checkpoint, QaModel& model, AdamW& optimizer, int64_t samples,
-                         int64_t seed);
+// taken as done. `features` and `seed` are those of the run that goes on. InvalidArgument names the file that does not fit.
+Standing load_checkpoint(const std::filesystem::path& checkpoint, QaModel& model, AdamW& optimizer,
+                         const std::vector<Feature>& features, int64_t seed);
 
 // Throws IoError where nothing can be written, before hours are spent on what could not be kept.
 void check_writable(const std::filesystem::path& folder);

@@ -71,6 +71,7 @@ class Training {
   double learning_rate() const { return schedule_.at(standing_.schedule_step); }
   double base_learning_rate() const { return schedule_.learning_rate; }
   int64_t samples() const { return sampler_.samples(); }  // of an epoch
+  uint64_t data_fingerprint() const { return data_fingerprint_; }
   int64_t seed() const { return options_.sampling_seed(); }
   // The elements of parameters that take part in products: all but the embeddings'.
   int64_t dense_parameters() const;
@@ -95,6 +96,7 @@ class Training {
   AdamW& optimizer_;
   const std::vector<Feature>& features_;
   const PairTemplate& pair_;
+  const uint64_t data_fingerprint_;
   const std::vector<float> costs_;
   Gradients gradients_;
   Sampler sampler_;
