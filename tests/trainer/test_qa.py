@@ -17,7 +17,7 @@ import pytest
 from tests.huggingface.questions import write_questions
 
 from .read_events import read_with_tensorboard
-from .runs import REPOSITORY, TRIREME, command, json_of, ledger, needs_program, questions, ranks_of, run, tiny_model
+from .runs import REPOSITORY, TRIREME, command, json_of, ledger, needs_program, questions, ranks_of, run, run_unlike, tiny_model
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -202,6 +202,16 @@ def test_bf16(flags, tmp_path, native):
     # fp32 weights, of which bf16 would hold the upper half alone.
     bits = weights(tmp_path / "out")["bert.encoder.layer.0.intermediate.dense.weight"].view(torch.int32)
     assert (bits & 0xFFFF).count_nonzero() > 0.9 * bits.numel()
+
+
+def test_where_one_rank_cannot_compute_in_bf16_none_does(flags, tmp_path):
+    """Each decides by a trial of its own."""
+    run(2, *flags, "--output_dir", tmp_path / "fp32")
+    native, emulate = (["-env", "TRIREME_BF16", how, "qa"] for how in ("native", "emulate"))
+    done = run_unlike([*flags, "--bf16"], native, emulate, ONEDNN_MAX_CPU_ISA="AVX512_CORE")
+    assert done.returncode == 0, done.stderr
+    assert "rank 1: bf16: computes in fp32: TRIREME_BF16=emulate" in done.stderr and "all ranks compute in fp32, because 1 of 2" in done.stderr
+    assert same_weights(tmp_path / "out", tmp_path / "fp32")
 
 
 @pytest.mark.parametrize("kind", ["linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup", "inverse_sqrt"])
@@ -518,9 +528,25 @@ def test_a_full_disk_leaves_the_previous_checkpoint_whole(flags, tmp_path):
 
 def test_a_rank_that_fails_ends_the_others(flags, tmp_path):
     start = time.monotonic()
-    done = run(3, *flags, "--train_file", "/nowhere.json", check=False)
+    done = run_unlike(flags, [], ["--train_file", "/nowhere.json"], [])
     assert done.returncode != 0 and "/nowhere.json" in done.stderr
     assert time.monotonic() - start < 30
+
+
+@pytest.mark.parametrize("flag", [["--learning_rate", 1e-4], ["--seed", 43], ["--do_eval"], ["--gradient_accumulation_steps", 2]])
+def test_ranks_with_other_flags_do_not_train_together(flags, flag):
+    done = run_unlike(flags, [], flag)
+    assert done.returncode != 0 and f"rank 1 was not given the same {flag[0]} as rank 0" in done.stderr, done.stderr
+
+
+def test_ranks_with_other_weights_do_not_train_together(flags, model, tmp_path):
+    """A stale copy on one host: the same shape, another number in one place."""
+    other = shutil.copytree(model, tmp_path / "other")
+    tensors = weights(other)
+    tensors["bert.encoder.layer.1.output.dense.weight"][3, 5] += 1e-3
+    safetensors_torch.save_file(tensors, other / "model.safetensors", {"format": "pt"})
+    done = run_unlike(flags, [], [], ["--model_name_or_path", other])
+    assert done.returncode != 0 and "rank 2 does not agree with rank 0 on the weights to begin with" in done.stderr, done.stderr
 
 
 def test_program_says_what_it_is():

@@ -77,7 +77,10 @@ class QaRun {
   void finish_training(Training& training, Journal& journal, const Start& start);
   void tell_stragglers(const RankTimes& mine) const;
   // Collective: throws on every rank where a number differs.
-  void require_agreement(const char* what, int64_t number) const;
+  void require_agreement(const char* what, uint64_t number) const;
+  void require_same_flags() const;
+  // Collective: ranks whose gradients have different types could not add them.
+  bool all_compute_in_bf16() const;
   Logits logits_of(const QaData& data);
   // The metrics, on the first rank.
   Json evaluate(Split split, const QaData& data, std::optional<double> epoch);
@@ -108,7 +111,8 @@ class QaRun {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<QaModel> model_;
   std::unique_ptr<AdamW> optimizer_;
-  const bool native_bf16_;
+  const Bf16Plan bf16_;  // of this rank
+  bool native_bf16_ = false;
   const bool quiet_;  // --log_level
   std::optional<QaData> train_data_, validation_, test_;
   std::optional<double> epochs_done_;
@@ -124,11 +128,10 @@ QaRun::QaRun(const QaCommand& command, World world, const Bf16Plan& bf16)
       world_(std::move(world)),
       hub_(HubSettings::from_environment(options_.cache_dir.value_or(""), options_.token.value_or(""))),
       output_dir_(command.options.output_dir),
-      native_bf16_(bf16.native),
+      bf16_(bf16),
       quiet_(options_.log_level == "warning" || options_.log_level == "error" || options_.log_level == "critical") {
   say(world_.describe());
   for (const std::string& note : command.given.notes) say(note);
-  if (options_.bf16 || options_.bf16_full_eval) say(bf16.sentence);
 }
 
 QaData QaRun::data(Split split) const {
@@ -193,6 +196,7 @@ std::optional<fs::path> QaRun::agreed_checkpoint() {
   if (step == kRefused) throw InvalidArgument("rank 0 cannot train into the output directory, and says why");
   if (step == kFromNothing) return std::nullopt;
   checkpoint = step == kNamed ? named_checkpoint() : output_dir_ / str("checkpoint-", step);
+  if (!checkpoint) throw InvalidArgument("rank 0 was given --resume_from_checkpoint; every rank needs it");
   const Deadline deadline = Deadline::after(kCheckpointPatience);
   while (!fs::exists(*checkpoint / "trainer_state.json")) {
     if (deadline.passed())
@@ -218,6 +222,8 @@ int QaRun::run() {
 }
 
 void QaRun::run_to_the_end() {
+  require_same_flags();
+  native_bf16_ = (options_.bf16 || options_.bf16_full_eval) && all_compute_in_bf16();
   if (!options_.do_train && world_.is_first()) check_writable(output_dir_);
   const std::optional<fs::path> checkpoint = options_.do_train ? agreed_checkpoint() : std::nullopt;
   load_model(checkpoint.has_value());
@@ -262,8 +268,10 @@ void QaRun::train(const std::optional<fs::path>& checkpoint) {
     say(str("goes on from ", checkpoint->string(), ", step ", standing->global_step));
   }
   require_agreement("the step to go on from (is the output directory the same on every host?)",
-                    standing ? standing->global_step : 0);
-  require_agreement("the training data", static_cast<int64_t>(fingerprint(features) >> 1));
+                    standing ? static_cast<uint64_t>(standing->global_step) : 0);
+  require_agreement("the training data", fingerprint(features));
+  require_agreement("the weights to begin with (is the model, or the checkpoint, the same on every host?)",
+                    optimizer_->fingerprint());
   if (options_.bf16 && native_bf16_) optimizer_->split_parameters();
   training_ = std::make_unique<Training>(options_, world_, *model_, *optimizer_, features, tokenizer_->pair_template());
   if (standing) training_->resume(*standing);
@@ -329,11 +337,39 @@ void QaRun::finish_training(Training& training, Journal& journal, const Start& s
   std::cout << metrics_table("train", metrics) << std::flush;
 }
 
-void QaRun::require_agreement(const char* what, int64_t number) const {
-  const at::Tensor all = world_.gather(at::tensor({number}, at::kLong));
+void QaRun::require_agreement(const char* what, uint64_t number) const {
+  const at::Tensor all = world_.gather(at::tensor({static_cast<int64_t>(number)}, at::kLong));
   for (int rank = 1; rank < world_.size(); ++rank)
     if (all[rank][0].item<int64_t>() != all[0][0].item<int64_t>())
-      throw InvalidArgument(str("ranks 0 and ", rank, " do not agree on ", what));
+      throw InvalidArgument(str("rank ", rank, " does not agree with rank 0 on ", what));
+}
+
+void QaRun::require_same_flags() const {
+  std::vector<std::string> names;
+  std::vector<int64_t> hashes;
+  const Json flags = shared_flags(options_);
+  for (const auto& [name, value] : flags.items()) {
+    names.push_back(name);
+    hashes.push_back(static_cast<int64_t>(std::hash<std::string>()(value.dump())));
+  }
+  const at::Tensor all = world_.gather(at::tensor(hashes, at::kLong));
+  for (int rank = 1; rank < world_.size(); ++rank)
+    for (size_t i = 0; i < names.size(); ++i)
+      if (all[rank][static_cast<int64_t>(i)].item<int64_t>() != all[0][static_cast<int64_t>(i)].item<int64_t>())
+        throw InvalidArgument(str("rank ", rank, " was not given the same --", names[i],
+                                  " as rank 0; all ranks of a run need the same flags, but for paths"));
+}
+
+bool QaRun::all_compute_in_bf16() const {
+  const at::Tensor native = world_.gather(at::tensor({int64_t{bf16_.native}}, at::kLong));
+  const auto count = native.sum().item<int64_t>();
+  if (count == world_.size() || count == 0) {
+    say(bf16_.sentence);
+    return count > 0;
+  }
+  if (!bf16_.native) std::cerr << str("rank ", world_.rank(), ": ", bf16_.sentence) << std::endl;
+  say(str("bf16: all ranks compute in fp32, because ", world_.size() - count, " of ", world_.size(), " do"));
+  return false;
 }
 
 void QaRun::tell_stragglers(const RankTimes& mine) const {

@@ -175,5 +175,16 @@ TEST(MainOptions, FindTheSubcommand) {
   EXPECT_THAT(version_text(), testing::MatchesRegex("trireme [0-9]+\\.[0-9]+\\.[0-9]+"));
 }
 
+TEST(QaOptions, RanksShareWhatDecidesTheTraining) {
+  QaOptions o;
+  o.learning_rate = 1e-4;
+  o.output_dir = "out";
+  const Json flags = shared_flags(o);
+  EXPECT_EQ(flags["learning_rate"], 1e-4);
+  for (const char* name : {"seed", "max_steps", "do_eval", "eval_steps", "save_steps", "bf16", "ddp_bucket_cap_mb"})
+    EXPECT_TRUE(flags.contains(name)) << name;
+  for (const char* name : {"output_dir", "train_file", "log_level", "token"}) EXPECT_FALSE(flags.contains(name)) << name;
+}
+
 }  // namespace
 }  // namespace trireme::trainer
