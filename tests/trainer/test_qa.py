@@ -2,14 +2,18 @@
 
 import collections
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
+import pty
 import random
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
@@ -130,6 +134,26 @@ def test_tensorboard_reads_the_events(flags, tmp_path):
     losses = read_with_tensorboard(tmp_path / "events")["scalars"]["train/loss"]
     history = [entry for entry in json_of(tmp_path / "out" / "trainer_state.json")["log_history"] if "loss" in entry]
     assert losses == [[entry["step"], pytest.approx(entry["loss"])] for entry in history] and len(losses) == 2
+
+
+def test_the_line_on_a_terminal_has_all_its_parts_at_every_step(flags, tmp_path):
+    """Not only right after a log line, of which there is one in the middle."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 200, 0, 0))
+    # Steps of some length, so that the line is drawn often.
+    words = command(0, *flags, "--max_steps", 200, "--logging_steps", 100, "--per_device_train_batch_size", 16)
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # the end of a terminal
+        while some := os.read(ours, 65536):
+            shown += some
+    os.close(ours)
+    assert process.wait(timeout=60) == 0, shown
+    lines = [line for line in shown.decode().replace("\r", "\n").splitlines() if "step " in line and "epoch" in line]
+    assert len(lines) >= 2 and "step 200/200" in lines[-1], shown
+    for line in lines:
+        assert all(part in line for part in ("loss ", " samples/s", " tokens/s", " left", "% comm", "lr ")), line
 
 
 # ---- The same numbers ----

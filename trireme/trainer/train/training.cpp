@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
-#include <utility>
 
 #include "trireme/base/env.h"
 #include "trireme/base/error.h"
@@ -174,11 +173,10 @@ Training::StepSums Training::over_all_ranks(const StepSums& mine) const {
   return {sums[0].item<double>() > 0, sums[1].item<double>(), static_cast<int64_t>(sums[2].item<double>())};
 }
 
-StepsReport Training::report() {
+StepsReport Training::since_report() const {
   StepsReport report;
-  report.steps = std::exchange(standing_.steps_since_report, 0);
-  const double loss = std::exchange(standing_.loss_since_report, 0);
-  report.loss = report.steps > 0 ? loss / static_cast<double>(report.steps) : 0;
+  report.steps = standing_.steps_since_report;
+  report.loss = report.steps > 0 ? standing_.loss_since_report / static_cast<double>(report.steps) : 0;
   report.grad_norm = grad_norm_;
   report.learning_rate = learning_rate();
   if (tally_.seconds > 0) {
@@ -186,6 +184,13 @@ StepsReport Training::report() {
     report.tokens_a_second = static_cast<double>(tally_.tokens) / tally_.seconds;
     report.communication_share = tally_.wait_seconds / tally_.seconds;
   }
+  return report;
+}
+
+StepsReport Training::report() {
+  const StepsReport report = since_report();
+  standing_.steps_since_report = 0;
+  standing_.loss_since_report = 0;
   tally_ = {};
   return report;
 }

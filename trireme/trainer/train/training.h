@@ -56,7 +56,8 @@ class Training {
   // `stop` is this rank's wish to end after it; whether any rank had one is stop_agreed(), the same on all.
   void step(bool stop = false);
   bool stop_agreed() const { return stop_agreed_; }
-  // What happened since the last call. With state_mutex() held, where another thread may save.
+  // What happened since the last report(), which begins a new count. With state_mutex() held, where another thread may save.
+  StepsReport since_report() const;
   StepsReport report();
   // Held while a step changes weights, moments and standing, which it does after its last word with the other ranks: whoever
   // holds it, on whichever thread, finds the last completed step, and needs nobody to save it.
