@@ -442,6 +442,23 @@ def test_ask_gives_the_answers_of_an_evaluation(flags, data, tmp_path):
     assert done.returncode == 0 and done.stdout.startswith("Where is the harp?\n  ") and "\nWho keeps it?\n  " in done.stdout
 
 
+def test_ask_shows_each_answer_with_its_own_number(model):
+    """Whether there is an answer at all is a matter of the threshold; the candidates and their numbers are not."""
+    about = ["--model", model, "--context", "Ada keeps a harp in the attic.", "--question", "Where is the harp?"]
+    shown = {}
+    for threshold in (-1000, 1000):
+        more = ["--version_2_with_negative", "--null_score_diff_threshold", threshold, "--top", 100]
+        done = ask(*about, *more, "--json")
+        assert done.returncode == 0, done.stderr
+        shown[threshold] = json.loads(done.stdout)[0]["answers"]
+        first = ask(*about, *more).stdout.splitlines()[1]
+        assert first == f"  {shown[threshold][0]['answer'] or '(no answer)'}  {shown[threshold][0]['probability']:.3f}"
+    assert shown[-1000][0]["answer"] == "" != shown[1000][0]["answer"]
+    by_score = {threshold: sorted(answers, key=lambda each: (-each["score"], each["answer"])) for threshold, answers in shown.items()}
+    assert by_score[-1000] == by_score[1000]
+    assert sum(each["probability"] for each in shown[1000]) == pytest.approx(1, abs=1e-5)
+
+
 def test_ask_says_what_is_missing(model, tmp_path):
     encoder = transformers.BertModel.from_pretrained(model)
     encoder.save_pretrained(tmp_path)

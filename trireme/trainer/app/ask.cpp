@@ -42,20 +42,17 @@ std::vector<Example> examples_of(const AskOptions& options) {
 void print(const std::vector<Example>& examples, const std::vector<Prediction>& predictions, const AskOptions& options) {
   Json json = Json::array();
   for (size_t i = 0; i < examples.size(); ++i) {
-    const Prediction& prediction = predictions[i];
+    const std::vector<Candidate> found = answers_of(predictions[i]);
     Json answers = Json::array();
-    if (!options.json) std::cout << examples[i].question << "\n";
-    for (size_t n = 0; n < std::min(static_cast<size_t>(options.top), prediction.n_best.size()); ++n) {
-      const Candidate& candidate = prediction.n_best[n];
-      // With version 2.0's threshold the answer that counts need not be the candidate that came first.
-      const std::string& text = n == 0 ? prediction.text : candidate.text;
+    if (!options.json) std::cout << examples[i].question << "\n" << (found.empty() ? "  (no answer)\n" : "");
+    for (size_t n = 0; n < std::min(static_cast<size_t>(options.top), found.size()); ++n) {
       if (options.json)
-        answers.push_back({{"answer", text},
-                           {"probability", candidate.probability},
-                           {"score", candidate.start_logit + candidate.end_logit}});
+        answers.push_back({{"answer", found[n].text},
+                           {"probability", found[n].probability},
+                           {"score", found[n].start_logit + found[n].end_logit}});
       else
-        std::cout << "  " << (text.empty() ? "(no answer)" : text) << "  " << std::fixed << std::setprecision(3)
-                  << candidate.probability << "\n";
+        std::cout << "  " << (found[n].text.empty() ? "(no answer)" : found[n].text) << "  " << std::fixed
+                  << std::setprecision(3) << found[n].probability << "\n";
     }
     if (options.json) json.push_back({{"question", examples[i].question}, {"answers", answers}});
   }
