@@ -330,33 +330,81 @@ def test_only_so_many_checkpoints_are_kept(flags, tmp_path):
     assert sorted(path.name for path in (tmp_path / "out").glob("*checkpoint*")) == ["checkpoint-15", "checkpoint-16"]
 
 
-def killed_at_random(flags, out: pathlib.Path, seed: int, seconds: float) -> bool:
-    """Starts a run on two ranks and ends one of them, whenever that is; whether there was one."""
-    chance = random.Random(seed)
-    process = subprocess.Popen(command(2, *flags), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-    time.sleep(chance.uniform(0.1, 0.6 * seconds))
-    ranks = ranks_of(process.pid)
-    with contextlib.suppress(ProcessLookupError):
-        if ranks:
-            os.kill(chance.choice(ranks), signal.SIGKILL)
-    return process.wait(timeout=60) != 0
+class Victim:
+    """A run on two ranks that trains into `out`, to be killed. `with` ends what is left of it."""
+
+    def __init__(self, flags, out: pathlib.Path, log: pathlib.Path):
+        self._out, self._log = out, log
+        with open(log, "wb") as output:
+            self._process = subprocess.Popen(command(2, *flags, "--logging_steps", 1), stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception) -> None:
+        for pid in [*self.ranks(), self._process.pid]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait()
+
+    def partial(self) -> list[pathlib.Path]:
+        return list(self._out.glob(".partial-checkpoint-*"))
+
+    def wait_until(self, condition) -> bool:
+        """Whether it came true before the run ended."""
+        deadline = time.monotonic() + 120
+        while not condition():
+            assert time.monotonic() < deadline, self._log.read_text()
+            if self._process.poll() is not None:
+                return False
+            time.sleep(0.0005)
+        return True
+
+    def trains(self) -> bool:
+        return b"\nstep " in self._log.read_bytes()
+
+    def ranks(self) -> list[int]:
+        return ranks_of(self._process.pid)
+
+    def kill(self, rank: int) -> bool:
+        """Whether that interrupted its training."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(rank, signal.SIGKILL)
+        return self._process.wait(timeout=120) != 0 and b"train metrics" not in self._log.read_bytes()
 
 
 def kill_many_times(flags, tmp_path, times: int) -> None:
+    """Every kill that counts interrupts training, some of them while a checkpoint is written. A run that gets to its end begins anew."""
     flags = [*flags, "--save_strategy", "steps", "--save_steps", 4, "--num_train_epochs", 20]
-    undisturbed = [*flags, "--output_dir", tmp_path / "undisturbed"]
+    out, undisturbed, chance = tmp_path / "out", tmp_path / "undisturbed", random.Random(0)
     start = time.monotonic()
-    run(2, *undisturbed)
+    run(2, *flags, "--output_dir", undisturbed)
     seconds = time.monotonic() - start
-    killed = 0
-    for seed in range(times):
-        killed += killed_at_random(flags, tmp_path / "out", seed, seconds)
-        for checkpoint in (tmp_path / "out").glob("checkpoint-*"):  # whatever is there is whole
+    killed = while_saving = 0
+    for attempt in range(3 * times):
+        with Victim(flags, out, tmp_path / "log") as victim:
+            interrupted = victim.wait_until(victim.trains)
+            if interrupted:
+                ranks = victim.ranks()
+                waits_for_save = attempt % 3 == 0 or while_saving == 0
+                if waits_for_save:
+                    victim.wait_until(victim.partial)
+                else:
+                    time.sleep(chance.uniform(0, 0.2 * seconds))
+                interrupted = len(ranks) == 2 and victim.kill(ranks[0] if waits_for_save else chance.choice(ranks))
+        killed += interrupted
+        while_saving += interrupted and bool(victim.partial())
+        for checkpoint in out.glob("checkpoint-*"):  # whatever is there is whole
             assert weights(checkpoint) and json_of(checkpoint / "trireme_state.json")["format"] == 1
-    assert killed >= times // 3, "most came too early or too late"
+        if not interrupted and not (out / ".unfinished").exists():
+            assert same_weights(out, undisturbed)
+            shutil.rmtree(out)
+        if killed >= times and while_saving > 0:
+            break
+    assert killed >= times and while_saving > 0, f"{killed} of {attempt + 1} interrupted it, {while_saving} of them while it saved"
     run(2, *flags)
-    assert same_weights(tmp_path / "out", tmp_path / "undisturbed")
-    assert not list((tmp_path / "out").glob(".partial-*"))
+    assert same_weights(out, undisturbed)
+    assert not list(out.glob(".partial-*"))
 
 
 def test_killed_at_random_and_resumed_it_ends_with_the_same_weights(flags, tmp_path):
