@@ -212,9 +212,10 @@ def test_gradient_checkpointing_is_the_same_bit_for_bit(flags, tmp_path):
     assert same_weights(tmp_path / "plain", tmp_path / "again")
 
 
-@pytest.mark.parametrize("native", [False, True], ids=["policy", "native"])
-def test_bf16(flags, tmp_path, native):
+@pytest.mark.parametrize(("native", "accumulation"), [(False, 1), (True, 1), (True, 4)], ids=["policy", "native", "accumulation"])
+def test_bf16(flags, tmp_path, native, accumulation):
     """Without instructions for it, --bf16 computes in fp32 and says so; forced, it keeps all of a weight between optimizer steps."""
+    flags = [*flags, "--per_device_train_batch_size", 4 // accumulation, "--gradient_accumulation_steps", accumulation]
     run(2, *flags, "--output_dir", tmp_path / "fp32")
     # Elsewhere AMX is offered, and ends the process.
     environment = {"TRIREME_BF16": "native", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"} if native else {"TRIREME_BF16": "emulate"}

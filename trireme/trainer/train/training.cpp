@@ -70,7 +70,7 @@ Training::Training(const QaOptions& options, const World& world, QaModel& model,
       pair_(pair),
       data_fingerprint_(fingerprint(features)),
       costs_(costs_of(features, model.config())),
-      gradients_(model.parameters(), world, bucket_bytes(options)),
+      gradients_(model.parameters(), world, options.gradient_accumulation_steps, bucket_bytes(options)),
       sampler_(static_cast<int64_t>(features.size()), static_cast<uint64_t>(options.sampling_seed())),
       ledger_(ledger_of(world)) {
   if (features.empty()) throw InvalidArgument("there is nothing to train on: no features were made of the training data");
