@@ -489,6 +489,8 @@ def test_ask_gives_the_answers_of_an_evaluation(flags, data, tmp_path):
     (tmp_path / "text.txt").write_text("Ada keeps a harp in the attic.")
     done = ask("--model", out, "--context_file", tmp_path / "text.txt", input="Where is the harp?\n\nWho keeps it?\n")
     assert done.returncode == 0 and done.stdout.startswith("Where is the harp?\n  ") and "\nWho keeps it?\n  " in done.stdout
+    piped = ask("--model", out, "--context_file", "/dev/stdin", "--question", "Where is the harp?", input="Ada keeps a harp in the attic.")
+    assert piped.returncode == 0 and done.stdout.startswith(piped.stdout), piped.stderr
 
 
 def test_ask_shows_each_answer_with_its_own_number(model):
@@ -532,6 +534,7 @@ def test_ask_says_what_is_missing(model, tmp_path):
         (["--resume_from_checkpoint", "/nowhere"], "it is no checkpoint"),
         (["--resume_from_checkpoint", "True"], "there is no checkpoint in"),
         (["--lr_scheduler_type", "steep"], "steep"),
+        (["--per_device_train_batch_size", 2**62, "--gradient_accumulation_steps", 4], "from 1 to 1048576"),
         (["--output_dir", "/proc/trireme"], "/proc/trireme"),
     ],
 )

@@ -99,6 +99,8 @@ TEST(QaOptions, WhatDoesNotFitTogetherIsNamed) {
   EXPECT_TRUE(complains(qa_words({"--do_train", "False", "--do_eval", "--resume_from_checkpoint", "c"}),
                         HasSubstr("needs --do_train")));
   EXPECT_TRUE(complains(qa_words({"--ddp_backend", "gloo"}), HasSubstr("use ccl")));
+  for (const char* flag : {"--per_device_train_batch_size", "--gradient_accumulation_steps", "--ddp_bucket_cap_mb"})
+    EXPECT_TRUE(complains(qa_words({flag, "4611686018427387904"}), AllOf(HasSubstr(flag), HasSubstr("1048576"))));
   EXPECT_TRUE(complains(qa_words({"--report_to", "wandb"}), HasSubstr("TensorBoard's event files and JSON, nothing else")));
   EXPECT_TRUE(complains(qa_words({"--load_best_model_at_end"}), HasSubstr("--eval_strategy and --save_strategy")));
 }
