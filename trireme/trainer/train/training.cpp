@@ -13,6 +13,7 @@
 #include "trireme/base/error.h"
 #include "trireme/torch_ext/ops/ops.h"
 #include "trireme/torch_ext/ops/optimizers.h"
+#include "trireme/trainer/plan/dropout_seed.h"
 #include "trireme/trainer/train/seconds.h"
 
 namespace trireme::trainer {
@@ -20,14 +21,9 @@ namespace {
 
 // Dropout's masks come from torch's generator: put it where this micro-batch of this rank has it, in every run.
 void seed_generator(int64_t seed, int64_t step, int64_t micro_batch, int rank) {
-  uint64_t mixed = static_cast<uint64_t>(seed);
-  for (const int64_t each : {step, micro_batch, static_cast<int64_t>(rank)}) {
-    mixed = (mixed ^ static_cast<uint64_t>(each)) * 0x9e3779b97f4a7c15;
-    mixed ^= mixed >> 29;
-  }
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::scoped_lock lock(generator.mutex());
-  generator.set_current_seed(mixed);
+  generator.set_current_seed(dropout_seed(seed, step, micro_batch, rank));
 }
 
 int64_t samples_a_step(const QaOptions& options, const World& world) {
