@@ -20,6 +20,7 @@ import pytest
 
 from tests.huggingface.questions import write_questions
 
+from .hub_server import Hub
 from .read_events import read_with_tensorboard
 from .runs import REPOSITORY, TRIREME, command, json_of, ledger, needs_program, questions, ranks_of, run, run_unlike, tiny_model
 
@@ -640,6 +641,20 @@ def test_ranks_with_other_weights_do_not_train_together(flags, model, tmp_path):
     safetensors_torch.save_file(tensors, other / "model.safetensors", {"format": "pt"})
     done = run_unlike(flags, [], [], ["--model_name_or_path", other])
     assert done.returncode != 0 and "rank 2 does not agree with rank 0 on the weights to begin with" in done.stderr, done.stderr
+
+
+def test_a_download_and_a_shorter_length_are_not_silent(model, tmp_path):
+    hub = Hub({path.name: path.read_bytes() for path in model.iterdir()})
+    environment = {**os.environ, "HF_HOME": str(tmp_path), "HF_ENDPOINT": hub.hub.url(), "NO_PROXY": "*", "HF_HUB_OFFLINE": "0"}
+    try:
+        done = ask("--model", "org/name", "--context", "Ada keeps a harp.", "--question", "Who?", env=environment)
+    finally:
+        hub.close()
+    assert done.returncode == 0, done.stderr
+    megabytes = f"{(model / 'model.safetensors').stat().st_size / 1e6:.1f} MB"
+    assert f"download model.safetensors: 0.0 of {megabytes}\n" in done.stderr and f" {megabytes[:-3]} of {megabytes}\n" in done.stderr
+    assert "download config.json" not in done.stderr
+    assert "--max_seq_length 384: the model takes 128 tokens at most" in done.stderr
 
 
 def test_program_says_what_it_is():

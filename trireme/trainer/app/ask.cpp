@@ -9,7 +9,8 @@
 
 #include "trireme/base/error.h"
 #include "trireme/trainer/app/commands.h"
-#include "trireme/trainer/hub/hub.h"
+#include "trireme/trainer/app/download_lines.h"
+#include "trireme/trainer/app/qa_data.h"
 #include "trireme/trainer/model/weights.h"
 #include "trireme/trainer/options/small_options.h"
 #include "trireme/trainer/train/evaluate.h"
@@ -68,7 +69,8 @@ int run_ask(const std::vector<std::string>& arguments) {
     std::cout << ask_help();
     return 0;
   }
-  const auto hub = HubSettings::from_environment(options.cache_dir.value_or(""), options.token.value_or(""));
+  auto hub = HubSettings::from_environment(options.cache_dir.value_or(""), options.token.value_or(""));
+  hub.progress = download_lines();
   const std::filesystem::path directory = model_directory(options.model_name_or_path, hub, options.model_revision);
   const auto tokenizer = load_tokenizer(
       options.tokenizer_name ? tokenizer_directory(*options.tokenizer_name, hub, options.model_revision) : directory);
@@ -77,14 +79,16 @@ int run_ask(const std::vector<std::string>& arguments) {
     throw InvalidArgument(
         str(directory.string(), " has no head for question answering: train it first, with `trireme qa --do_train`"));
 
+  const int64_t longest = model.config().longest();
+  if (options.max_seq_length > longest) std::cerr << shorter_sentence(options.max_seq_length, longest) << std::endl;
+
   const std::vector<Example> examples = examples_of(options);
-  const std::vector<Feature> features =
-      make_features(examples, *tokenizer,
-                    {.max_length = std::min(options.max_seq_length, model.config().longest()),
-                     .doc_stride = options.doc_stride,
-                     .with_labels = false,
-                     .max_features = -1},
-                    at::get_num_threads());
+  const std::vector<Feature> features = make_features(examples, *tokenizer,
+                                                      {.max_length = std::min(options.max_seq_length, longest),
+                                                       .doc_stride = options.doc_stride,
+                                                       .with_labels = false,
+                                                       .max_features = -1},
+                                                      at::get_num_threads());
   const Logits logits = compute_logits(model, features, tokenizer->pair_template(), kBatch, World());
   print(examples,
         postprocess(examples, features, logits.of_features(),

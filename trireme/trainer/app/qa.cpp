@@ -14,6 +14,7 @@
 #include "trireme/base/log.h"
 #include "trireme/torch_ext/ops/block_cache.h"
 #include "trireme/trainer/app/commands.h"
+#include "trireme/trainer/app/download_lines.h"
 #include "trireme/trainer/app/journal.h"
 #include "trireme/trainer/app/qa_data.h"
 #include "trireme/trainer/app/termination.h"
@@ -105,7 +106,7 @@ class QaRun {
 
   const QaOptions options_;
   const World world_;
-  const HubSettings hub_;
+  HubSettings hub_;
   const fs::path output_dir_;
   ModelConfig config_;
   std::unique_ptr<Tokenizer> tokenizer_;
@@ -130,6 +131,9 @@ QaRun::QaRun(const QaCommand& command, World world, const Bf16Plan& bf16)
       output_dir_(command.options.output_dir),
       bf16_(bf16),
       quiet_(options_.log_level == "warning" || options_.log_level == "error" || options_.log_level == "critical") {
+  // One process of a host downloads a file, whichever comes first. Those of the first host, whose ranks are local ones,
+  // tell.
+  if (world_.rank() == world_.local_rank() && !quiet_) hub_.progress = download_lines();
   say(world_.describe());
   for (const std::string& note : command.given.notes) say(note);
 }
@@ -247,6 +251,7 @@ void QaRun::load_model(bool resumes) {
   if (tokenizer_->vocabulary_size() > config_.vocabulary)
     throw InvalidArgument(str("the tokenizer has ", tokenizer_->vocabulary_size(), " tokens, the model of ",
                               model_dir.string(), " knows ", config_.vocabulary, ": they do not belong together"));
+  if (options_.max_seq_length > config_.longest()) say(shorter_sentence(options_.max_seq_length, config_.longest()));
   model_ = std::make_unique<QaModel>(config_);
   model_->checkpoint_gradients(options_.gradient_checkpointing);
   if (resumes) return;  // the weights are the checkpoint's

@@ -35,7 +35,7 @@ void data_flags(FlagTable& table, QaOptions& o) {
   table.flag("max_eval_samples", &o.max_eval_samples, "Only the first N questions of the evaluation.", at_least(1));
   table.flag("max_predict_samples", &o.max_predict_samples, "Only the first N questions of the prediction.", at_least(1));
   table.flag("preprocessing_num_workers", &o.preprocessing_num_workers,
-             "Threads that tokenise; all granted cores where it is not given.", at_least(1));
+             "Threads that tokenise; those that compute where it is not given.", at_least(1));
   table.moot("overwrite_cache", Kind::boolean,
              "tokenised questions are not kept on disk, so there is nothing old to overwrite");
   table.moot("pad_to_max_length", Kind::boolean, "tokens are packed end to end and padding is never computed");

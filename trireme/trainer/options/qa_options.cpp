@@ -14,7 +14,7 @@ constexpr std::string_view kIntroduction =
     "\n"
     "  trireme qa --model_name_or_path DIR --train_file train.json --do_train \\\n"
     "             --validation_file dev.json --do_eval --output_dir OUT\n"
-    "  mpirun -n 2 trireme qa ...       the same on two processes; torchrun and srun start it as well\n"
+    "  mpirun -n 2 trireme qa ...       the same on two processes; torchrun starts it as well\n"
     "  trireme qa arguments.json        the arguments from a file: {\"max_steps\": 100, ...}\n"
     "\n"
     "Flags are run_qa.py's, with its defaults in brackets: --flag value or --flag=value. A boolean one\n"
