@@ -140,8 +140,7 @@ def main() -> int:
                     print("PASS" if is_met else "FAIL", sentence, flush=True)
                     all_met = all_met and is_met
     if arguments.json:
-        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
-        results = {"commit": commit, "steps": arguments.steps, "repeat": arguments.repeat, "models": records}
+        results = {**qa_runs.machine(), "steps": arguments.steps, "repeat": arguments.repeat, "models": records}
         (HERE.parent / "results" / "end_to_end.json").write_text(json.dumps(results, indent=1) + "\n")
     return 0 if all_met else 1
 

@@ -10,7 +10,7 @@ FOLDER = pathlib.Path(__file__).resolve().parents[2] / ".venv" / "tensorboard"
 
 
 def read_with_tensorboard(events: pathlib.Path) -> dict:
-    """{"scalars": {tag: [[step, value], ...]}, "texts": {tag: text}}"""
+    """{"scalars": {tag: [[step, value], ...]}}"""
     import pytest
 
     if not FOLDER.exists():
@@ -28,12 +28,7 @@ def main() -> None:
     accumulator.Reload()
     tags = accumulator.Tags()
     scalars = {tag: [[event.step, event.value] for event in accumulator.Scalars(tag)] for tag in tags["scalars"]}
-    texts = {}
-    for tag in tags["tensors"]:
-        assert accumulator.SummaryMetadata(tag).plugin_data.plugin_name == "text"
-        (event,) = accumulator.Tensors(tag)
-        texts[tag] = event.tensor_proto.string_val[0].decode()
-    print(json.dumps({"scalars": scalars, "texts": texts}))
+    print(json.dumps({"scalars": scalars}))
 
 
 if __name__ == "__main__":

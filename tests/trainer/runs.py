@@ -52,6 +52,15 @@ def run(ranks: int, *flags, check: bool = True, timeout_s: float = 120, **enviro
     return done
 
 
+def run_unlike(flags: list, *each, **environment) -> subprocess.CompletedProcess:
+    """`trireme qa` under mpirun, on as many ranks as there are lists of further arguments. What stands before `qa` in a list are arguments of mpirun."""
+    words = ["mpirun", "-genv", "OMP_NUM_THREADS=1"]
+    for rank, more in enumerate(each):
+        at = more.index("qa") if "qa" in more else -1
+        words += [*([":"] if rank > 0 else []), "-n", 1, *more[: max(at, 0)], TRIREME, "qa", *flags, *more[at + 1 :]]
+    return subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
+
+
 def ranks_of(launcher: int) -> list[int]:
     """The processes of the program that this one has started, or its own, by rank. An mpirun gives each rank a session of its own."""
     parents, ranks = {}, {}

@@ -103,6 +103,8 @@ def test_a_model_is_downloaded_into_the_cache_of_hugging_face(hub, get):
     assert sorted(path.name for path in (get.folder / "blobs").iterdir()) == sorted(map(hub.etag, FETCHED))
     absent = TOKENIZER_FILES - FILES.keys()
     assert set(contents(get.folder / ".no_exist" / COMMIT)) == absent
+    version = re.search(r"project\(trireme VERSION (\S+)", (REPOSITORY / "CMakeLists.txt").read_text())[1]
+    assert {request.headers["user-agent"] for request in hub.hub.requests} == {f"trireme/{version}"}
 
 
 def test_huggingface_hub_reads_what_we_downloaded(hub, get):

@@ -2,20 +2,27 @@
 
 import collections
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
+import pty
 import random
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
 
+from tests.huggingface.questions import write_questions
+
+from .hub_server import Hub
 from .read_events import read_with_tensorboard
-from .runs import REPOSITORY, TRIREME, command, json_of, ledger, needs_program, questions, ranks_of, run, tiny_model
+from .runs import REPOSITORY, TRIREME, command, json_of, ledger, needs_program, questions, ranks_of, run, run_unlike, tiny_model
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -130,6 +137,26 @@ def test_tensorboard_reads_the_events(flags, tmp_path):
     assert losses == [[entry["step"], pytest.approx(entry["loss"])] for entry in history] and len(losses) == 2
 
 
+def test_the_line_on_a_terminal_has_all_its_parts_at_every_step(flags, tmp_path):
+    """Not only right after a log line, of which there is one in the middle."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 200, 0, 0))
+    # Steps of some length, so that the line is drawn often.
+    words = command(0, *flags, "--max_steps", 200, "--logging_steps", 100, "--per_device_train_batch_size", 16)
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # the end of a terminal
+        while some := os.read(ours, 65536):
+            shown += some
+    os.close(ours)
+    assert process.wait(timeout=60) == 0, shown
+    lines = [line for line in shown.decode().replace("\r", "\n").splitlines() if "step " in line and "epoch" in line]
+    assert len(lines) >= 2 and "step 200/200" in lines[-1], shown
+    for line in lines:
+        assert all(part in line for part in ("loss ", " samples/s", " tokens/s", " left", "% comm", "lr ")), line
+
+
 # ---- The same numbers ----
 
 
@@ -186,9 +213,10 @@ def test_gradient_checkpointing_is_the_same_bit_for_bit(flags, tmp_path):
     assert same_weights(tmp_path / "plain", tmp_path / "again")
 
 
-@pytest.mark.parametrize("native", [False, True], ids=["policy", "native"])
-def test_bf16(flags, tmp_path, native):
+@pytest.mark.parametrize(("native", "accumulation"), [(False, 1), (True, 1), (True, 4)], ids=["policy", "native", "accumulation"])
+def test_bf16(flags, tmp_path, native, accumulation):
     """Without instructions for it, --bf16 computes in fp32 and says so; forced, it keeps all of a weight between optimizer steps."""
+    flags = [*flags, "--per_device_train_batch_size", 4 // accumulation, "--gradient_accumulation_steps", accumulation]
     run(2, *flags, "--output_dir", tmp_path / "fp32")
     # Elsewhere AMX is offered, and ends the process.
     environment = {"TRIREME_BF16": "native", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"} if native else {"TRIREME_BF16": "emulate"}
@@ -200,6 +228,16 @@ def test_bf16(flags, tmp_path, native):
     # fp32 weights, of which bf16 would hold the upper half alone.
     bits = weights(tmp_path / "out")["bert.encoder.layer.0.intermediate.dense.weight"].view(torch.int32)
     assert (bits & 0xFFFF).count_nonzero() > 0.9 * bits.numel()
+
+
+def test_where_one_rank_cannot_compute_in_bf16_none_does(flags, tmp_path):
+    """Each decides by a trial of its own."""
+    run(2, *flags, "--output_dir", tmp_path / "fp32")
+    native, emulate = (["-env", "TRIREME_BF16", how, "qa"] for how in ("native", "emulate"))
+    done = run_unlike([*flags, "--bf16"], native, emulate, ONEDNN_MAX_CPU_ISA="AVX512_CORE")
+    assert done.returncode == 0, done.stderr
+    assert "rank 1: bf16: computes in fp32: TRIREME_BF16=emulate" in done.stderr and "all ranks compute in fp32, because 1 of 2" in done.stderr
+    assert same_weights(tmp_path / "out", tmp_path / "fp32")
 
 
 @pytest.mark.parametrize("kind", ["linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup", "inverse_sqrt"])
@@ -252,14 +290,41 @@ def test_no_sample_is_lost_or_repeated_when_the_number_of_processes_changes(flag
 
 
 def test_a_step_that_was_saved_before_is_saved_again(flags, tmp_path):
-    """Going on from an earlier checkpoint, the later ones are replaced."""
+    """Going on from an earlier checkpoint, the later ones are moved away and made anew."""
     steps = ["--save_strategy", "steps", "--save_steps", 4, "--max_steps", 12]
     run(2, *flags, *steps)
-    before = (tmp_path / "out" / "checkpoint-12" / "model.safetensors").read_bytes()
-    (tmp_path / "out" / "checkpoint-8" / "model.safetensors").write_bytes(b"spoilt")
-    run(2, *flags, *steps, "--resume_from_checkpoint", tmp_path / "out" / "checkpoint-4")
-    assert (tmp_path / "out" / "checkpoint-12" / "model.safetensors").read_bytes() == before
-    assert weights(tmp_path / "out" / "checkpoint-8") and not list((tmp_path / "out").glob(".partial-*"))
+    out = tmp_path / "out"
+    before = (out / "checkpoint-12" / "model.safetensors").read_bytes()
+    (out / "checkpoint-8" / "model.safetensors").write_bytes(b"spoilt")
+    done = run(2, *flags, *steps, "--resume_from_checkpoint", f"{out}/checkpoint-4/")
+    assert f"2 checkpoints after step 4 of an earlier run moved to {out}/earlier-1" in done.stderr
+    assert (out / "earlier-1" / "checkpoint-8" / "model.safetensors").read_bytes() == b"spoilt"
+    assert (out / "checkpoint-12" / "model.safetensors").read_bytes() == before
+    assert weights(out / "checkpoint-8") and not list(out.glob(".partial-*"))
+
+
+def test_checkpoints_of_an_earlier_run_do_not_outlive_it(flags, tmp_path):
+    """They have higher numbers: neither the limit nor the next start may take them for the newest."""
+    steps = ["--save_strategy", "steps", "--save_total_limit", 1]
+    run(2, *flags, *steps, "--save_steps", 8, "--max_steps", 16, "--save_total_limit", 2)
+    done = run(2, *flags, *steps, "--save_steps", 2, "--max_steps", 4, "--learning_rate", 1e-4, "--overwrite_output_dir")
+    assert "2 checkpoints after step 0 of an earlier run removed" in done.stderr
+    assert [path.name for path in (tmp_path / "out").glob("*checkpoint-*")] == ["checkpoint-4"]
+    assert same_weights(tmp_path / "out", tmp_path / "out" / "checkpoint-4")
+    assert "checkpoint-4, step 4" in run(2, *flags, *steps, "--max_steps", 6).stderr
+
+
+@pytest.mark.parametrize("name", ["checkpoint-8/", "renamed", "./checkpoint-8//"])
+def test_a_checkpoint_is_known_however_it_is_spelt(flags, tmp_path, name):
+    """Where torchrun may start a job again, a checkpoint that is named counts unless there is a newer one."""
+    steps = ["--save_strategy", "steps", "--save_steps", 4]
+    run(2, *flags, *steps, "--max_steps", 8, "--output_dir", tmp_path / "first")
+    shutil.copytree(tmp_path / "first" / "checkpoint-8", tmp_path / "first" / "renamed")
+    (tmp_path / "out").mkdir()
+    shutil.copytree(tmp_path / "first" / "checkpoint-4", tmp_path / "out" / "checkpoint-4")
+    more = ["--max_steps", 10, "--resume_from_checkpoint", f"{tmp_path}/first/{name}"]
+    done = run(2, *flags, *steps, *more, TORCHELASTIC_MAX_RESTARTS="3")
+    assert "step 8\n" in done.stderr and "is newer than" not in done.stderr
 
 
 def test_only_so_many_checkpoints_are_kept(flags, tmp_path):
@@ -267,33 +332,81 @@ def test_only_so_many_checkpoints_are_kept(flags, tmp_path):
     assert sorted(path.name for path in (tmp_path / "out").glob("*checkpoint*")) == ["checkpoint-15", "checkpoint-16"]
 
 
-def killed_at_random(flags, out: pathlib.Path, seed: int, seconds: float) -> bool:
-    """Starts a run on two ranks and ends one of them, whenever that is; whether there was one."""
-    chance = random.Random(seed)
-    process = subprocess.Popen(command(2, *flags), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-    time.sleep(chance.uniform(0.1, 0.6 * seconds))
-    ranks = ranks_of(process.pid)
-    with contextlib.suppress(ProcessLookupError):
-        if ranks:
-            os.kill(chance.choice(ranks), signal.SIGKILL)
-    return process.wait(timeout=60) != 0
+class Victim:
+    """A run on two ranks that trains into `out`, to be killed. `with` ends what is left of it."""
+
+    def __init__(self, flags, out: pathlib.Path, log: pathlib.Path):
+        self._out, self._log = out, log
+        with open(log, "wb") as output:
+            self._process = subprocess.Popen(command(2, *flags, "--logging_steps", 1), stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception) -> None:
+        for pid in [*self.ranks(), self._process.pid]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait()
+
+    def partial(self) -> list[pathlib.Path]:
+        return list(self._out.glob(".partial-checkpoint-*"))
+
+    def wait_until(self, condition) -> bool:
+        """Whether it came true before the run ended."""
+        deadline = time.monotonic() + 120
+        while not condition():
+            assert time.monotonic() < deadline, self._log.read_text()
+            if self._process.poll() is not None:
+                return False
+            time.sleep(0.0005)
+        return True
+
+    def trains(self) -> bool:
+        return b"\nstep " in self._log.read_bytes()
+
+    def ranks(self) -> list[int]:
+        return ranks_of(self._process.pid)
+
+    def kill(self, rank: int) -> bool:
+        """Whether that interrupted its training."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(rank, signal.SIGKILL)
+        return self._process.wait(timeout=120) != 0 and b"train metrics" not in self._log.read_bytes()
 
 
 def kill_many_times(flags, tmp_path, times: int) -> None:
+    """Every kill that counts interrupts training, some of them while a checkpoint is written. A run that gets to its end begins anew."""
     flags = [*flags, "--save_strategy", "steps", "--save_steps", 4, "--num_train_epochs", 20]
-    undisturbed = [*flags, "--output_dir", tmp_path / "undisturbed"]
+    out, undisturbed, chance = tmp_path / "out", tmp_path / "undisturbed", random.Random(0)
     start = time.monotonic()
-    run(2, *undisturbed)
+    run(2, *flags, "--output_dir", undisturbed)
     seconds = time.monotonic() - start
-    killed = 0
-    for seed in range(times):
-        killed += killed_at_random(flags, tmp_path / "out", seed, seconds)
-        for checkpoint in (tmp_path / "out").glob("checkpoint-*"):  # whatever is there is whole
+    killed = while_saving = 0
+    for attempt in range(3 * times):
+        with Victim(flags, out, tmp_path / "log") as victim:
+            interrupted = victim.wait_until(victim.trains)
+            if interrupted:
+                ranks = victim.ranks()
+                waits_for_save = attempt % 3 == 0 or while_saving == 0
+                if waits_for_save:
+                    victim.wait_until(victim.partial)
+                else:
+                    time.sleep(chance.uniform(0, 0.2 * seconds))
+                interrupted = len(ranks) == 2 and victim.kill(ranks[0] if waits_for_save else chance.choice(ranks))
+        killed += interrupted
+        while_saving += interrupted and bool(victim.partial())
+        for checkpoint in out.glob("checkpoint-*"):  # whatever is there is whole
             assert weights(checkpoint) and json_of(checkpoint / "trireme_state.json")["format"] == 1
-    assert killed >= times // 3, "most came too early or too late"
+        if not interrupted and not (out / ".unfinished").exists():
+            assert same_weights(out, undisturbed)
+            shutil.rmtree(out)
+        if killed >= times and while_saving > 0:
+            break
+    assert killed >= times and while_saving > 0, f"{killed} of {attempt + 1} interrupted it, {while_saving} of them while it saved"
     run(2, *flags)
-    assert same_weights(tmp_path / "out", tmp_path / "undisturbed")
-    assert not list((tmp_path / "out").glob(".partial-*"))
+    assert same_weights(out, undisturbed)
+    assert not list(out.glob(".partial-*"))
 
 
 def test_killed_at_random_and_resumed_it_ends_with_the_same_weights(flags, tmp_path):
@@ -377,6 +490,25 @@ def test_ask_gives_the_answers_of_an_evaluation(flags, data, tmp_path):
     (tmp_path / "text.txt").write_text("Ada keeps a harp in the attic.")
     done = ask("--model", out, "--context_file", tmp_path / "text.txt", input="Where is the harp?\n\nWho keeps it?\n")
     assert done.returncode == 0 and done.stdout.startswith("Where is the harp?\n  ") and "\nWho keeps it?\n  " in done.stdout
+    piped = ask("--model", out, "--context_file", "/dev/stdin", "--question", "Where is the harp?", input="Ada keeps a harp in the attic.")
+    assert piped.returncode == 0 and done.stdout.startswith(piped.stdout), piped.stderr
+
+
+def test_ask_shows_each_answer_with_its_own_number(model):
+    """Whether there is an answer at all is a matter of the threshold; the candidates and their numbers are not."""
+    about = ["--model", model, "--context", "Ada keeps a harp in the attic.", "--question", "Where is the harp?"]
+    shown = {}
+    for threshold in (-1000, 1000):
+        more = ["--version_2_with_negative", "--null_score_diff_threshold", threshold, "--top", 100]
+        done = ask(*about, *more, "--json")
+        assert done.returncode == 0, done.stderr
+        shown[threshold] = json.loads(done.stdout)[0]["answers"]
+        first = ask(*about, *more).stdout.splitlines()[1]
+        assert first == f"  {shown[threshold][0]['answer'] or '(no answer)'}  {shown[threshold][0]['probability']:.3f}"
+    assert shown[-1000][0]["answer"] == "" != shown[1000][0]["answer"]
+    by_score = {threshold: sorted(answers, key=lambda each: (-each["score"], each["answer"])) for threshold, answers in shown.items()}
+    assert by_score[-1000] == by_score[1000]
+    assert sum(each["probability"] for each in shown[1000]) == pytest.approx(1, abs=1e-5)
 
 
 def test_ask_says_what_is_missing(model, tmp_path):
@@ -403,6 +535,7 @@ def test_ask_says_what_is_missing(model, tmp_path):
         (["--resume_from_checkpoint", "/nowhere"], "it is no checkpoint"),
         (["--resume_from_checkpoint", "True"], "there is no checkpoint in"),
         (["--lr_scheduler_type", "steep"], "steep"),
+        (["--per_device_train_batch_size", 2**62, "--gradient_accumulation_steps", 4], "from 1 to 1048576"),
         (["--output_dir", "/proc/trireme"], "/proc/trireme"),
     ],
 )
@@ -428,6 +561,21 @@ def test_an_output_directory_that_holds_something_else_is_left_alone(flags, tmp_
     assert (tmp_path / "out" / "thesis.txt").read_text() == "mine"
 
 
+def test_only_remains_of_our_own_are_removed(flags, tmp_path):
+    """What somebody else calls partial is left alone, whether the run is refused or not."""
+    out = tmp_path / "out"
+    theirs = [out / "movie.partial", out / "movie.4711.partial", out / "photos.partial" / "1.jpg", out / ".partial-thesis" / "thesis.txt"]
+    ours = [out / ".partial-checkpoint-8" / "model.safetensors", out / ".partial-old-checkpoint-4" / "config.json", out / "config.json.4711.partial"]
+    for path in [*theirs, *ours]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    done = run(2, *flags, check=False)
+    assert done.returncode != 0 and "there is something in it already" in done.stderr
+    assert all(path.exists() for path in [*theirs, *ours])
+    run(2, *flags, "--overwrite_output_dir", "--max_steps", 1)
+    assert all(path.exists() for path in theirs) and not any(path.exists() for path in ours)
+
+
 def test_a_tokenizer_that_does_not_fit_is_refused(flags, model, tmp_path):
     other = shutil.copytree(model, tmp_path / "other")
     config = json_of(other / "config.json")
@@ -442,6 +590,13 @@ def test_other_data_or_another_seed_cannot_be_resumed_with(flags, tmp_path):
     for more, said in [(["--max_train_samples", 30], "features to train on"), (["--seed", 43], "the run had seed 42, not 43")]:
         done = run(2, *flags, *more, check=False)
         assert done.returncode != 0 and said in done.stderr
+    write_questions(tmp_path / "train.json", 64, seed=3)  # as many as the run had
+    done = run(2, *flags, "--train_file", tmp_path / "train.json", check=False)
+    assert done.returncode != 0 and "trireme_state.json.data_fingerprint: the run trained on other data of the same size" in done.stderr
+    # A checkpoint that is older than the fingerprint.
+    state = tmp_path / "out" / "checkpoint-4" / "trireme_state.json"
+    state.write_text(json.dumps({key: value for key, value in json_of(state).items() if key != "data_fingerprint"}))
+    run(2, *flags, "--train_file", tmp_path / "train.json")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system takes root")
@@ -467,9 +622,39 @@ def test_a_full_disk_leaves_the_previous_checkpoint_whole(flags, tmp_path):
 
 def test_a_rank_that_fails_ends_the_others(flags, tmp_path):
     start = time.monotonic()
-    done = run(3, *flags, "--train_file", "/nowhere.json", check=False)
+    done = run_unlike(flags, [], ["--train_file", "/nowhere.json"], [])
     assert done.returncode != 0 and "/nowhere.json" in done.stderr
     assert time.monotonic() - start < 30
+
+
+@pytest.mark.parametrize("flag", [["--learning_rate", 1e-4], ["--seed", 43], ["--do_eval"], ["--gradient_accumulation_steps", 2]])
+def test_ranks_with_other_flags_do_not_train_together(flags, flag):
+    done = run_unlike(flags, [], flag)
+    assert done.returncode != 0 and f"rank 1 was not given the same {flag[0]} as rank 0" in done.stderr, done.stderr
+
+
+def test_ranks_with_other_weights_do_not_train_together(flags, model, tmp_path):
+    """A stale copy on one host: the same shape, another number in one place."""
+    other = shutil.copytree(model, tmp_path / "other")
+    tensors = weights(other)
+    tensors["bert.encoder.layer.1.output.dense.weight"][3, 5] += 1e-3
+    safetensors_torch.save_file(tensors, other / "model.safetensors", {"format": "pt"})
+    done = run_unlike(flags, [], [], ["--model_name_or_path", other])
+    assert done.returncode != 0 and "rank 2 does not agree with rank 0 on the weights to begin with" in done.stderr, done.stderr
+
+
+def test_a_download_and_a_shorter_length_are_not_silent(model, tmp_path):
+    hub = Hub({path.name: path.read_bytes() for path in model.iterdir()})
+    environment = {**os.environ, "HF_HOME": str(tmp_path), "HF_ENDPOINT": hub.hub.url(), "NO_PROXY": "*", "HF_HUB_OFFLINE": "0"}
+    try:
+        done = ask("--model", "org/name", "--context", "Ada keeps a harp.", "--question", "Who?", env=environment)
+    finally:
+        hub.close()
+    assert done.returncode == 0, done.stderr
+    megabytes = f"{(model / 'model.safetensors').stat().st_size / 1e6:.1f} MB"
+    assert f"download model.safetensors: 0.0 of {megabytes}\n" in done.stderr and f" {megabytes[:-3]} of {megabytes}\n" in done.stderr
+    assert "download config.json" not in done.stderr
+    assert "--max_seq_length 384: the model takes 128 tokens at most" in done.stderr
 
 
 def test_program_says_what_it_is():

@@ -86,6 +86,18 @@ def test_one_process_saves_the_last_step(flags, tmp_path):
     assert saved_step(tmp_path / "out") >= 5 and f"SIGTERM: step {saved_step(tmp_path / 'out')} is saved" in started.output()
 
 
+def test_it_is_said_which_flags_to_leave_out(flags, tmp_path):
+    """With --overwrite_output_dir the same command would begin from nothing."""
+    flags = [*flags, "--save_total_limit", 1]
+    with Started(0, *flags, *FOREVER, "--overwrite_output_dir", log=tmp_path / "log") as started:
+        started.wait_for("^step 5/")
+        started.process.send_signal(signal.SIGTERM)
+        started.end()
+    step = saved_step(tmp_path / "out")
+    assert f"SIGTERM: step {step} is saved; give the same command without --overwrite_output_dir to go on" in started.output()
+    assert f"step {step}\n" in run(0, *flags, "--max_steps", step + 1).stderr
+
+
 @pytest.mark.parametrize("told", [0, 1])
 def test_where_one_rank_is_told_all_save_the_same_step(flags, tmp_path, told):
     with Started(2, *flags, *FOREVER, log=tmp_path / "log") as started:

@@ -9,7 +9,8 @@
 
 #include "trireme/base/error.h"
 #include "trireme/trainer/app/commands.h"
-#include "trireme/trainer/hub/hub.h"
+#include "trireme/trainer/app/download_lines.h"
+#include "trireme/trainer/app/qa_data.h"
 #include "trireme/trainer/model/weights.h"
 #include "trireme/trainer/options/small_options.h"
 #include "trireme/trainer/train/evaluate.h"
@@ -42,20 +43,17 @@ std::vector<Example> examples_of(const AskOptions& options) {
 void print(const std::vector<Example>& examples, const std::vector<Prediction>& predictions, const AskOptions& options) {
   Json json = Json::array();
   for (size_t i = 0; i < examples.size(); ++i) {
-    const Prediction& prediction = predictions[i];
+    const std::vector<Candidate> found = answers_of(predictions[i]);
     Json answers = Json::array();
-    if (!options.json) std::cout << examples[i].question << "\n";
-    for (size_t n = 0; n < std::min(static_cast<size_t>(options.top), prediction.n_best.size()); ++n) {
-      const Candidate& candidate = prediction.n_best[n];
-      // With version 2.0's threshold the answer that counts need not be the candidate that came first.
-      const std::string& text = n == 0 ? prediction.text : candidate.text;
+    if (!options.json) std::cout << examples[i].question << "\n" << (found.empty() ? "  (no answer)\n" : "");
+    for (size_t n = 0; n < std::min(static_cast<size_t>(options.top), found.size()); ++n) {
       if (options.json)
-        answers.push_back({{"answer", text},
-                           {"probability", candidate.probability},
-                           {"score", candidate.start_logit + candidate.end_logit}});
+        answers.push_back({{"answer", found[n].text},
+                           {"probability", found[n].probability},
+                           {"score", found[n].start_logit + found[n].end_logit}});
       else
-        std::cout << "  " << (text.empty() ? "(no answer)" : text) << "  " << std::fixed << std::setprecision(3)
-                  << candidate.probability << "\n";
+        std::cout << "  " << (found[n].text.empty() ? "(no answer)" : found[n].text) << "  " << std::fixed
+                  << std::setprecision(3) << found[n].probability << "\n";
     }
     if (options.json) json.push_back({{"question", examples[i].question}, {"answers", answers}});
   }
@@ -71,7 +69,8 @@ int run_ask(const std::vector<std::string>& arguments) {
     std::cout << ask_help();
     return 0;
   }
-  const auto hub = HubSettings::from_environment(options.cache_dir.value_or(""), options.token.value_or(""));
+  auto hub = HubSettings::from_environment(options.cache_dir.value_or(""), options.token.value_or(""));
+  hub.progress = download_lines();
   const std::filesystem::path directory = model_directory(options.model_name_or_path, hub, options.model_revision);
   const auto tokenizer = load_tokenizer(
       options.tokenizer_name ? tokenizer_directory(*options.tokenizer_name, hub, options.model_revision) : directory);
@@ -80,14 +79,16 @@ int run_ask(const std::vector<std::string>& arguments) {
     throw InvalidArgument(
         str(directory.string(), " has no head for question answering: train it first, with `trireme qa --do_train`"));
 
+  const int64_t longest = model.config().longest();
+  if (options.max_seq_length > longest) std::cerr << shorter_sentence(options.max_seq_length, longest) << std::endl;
+
   const std::vector<Example> examples = examples_of(options);
-  const std::vector<Feature> features =
-      make_features(examples, *tokenizer,
-                    {.max_length = std::min(options.max_seq_length, model.config().longest()),
-                     .doc_stride = options.doc_stride,
-                     .with_labels = false,
-                     .max_features = -1},
-                    at::get_num_threads());
+  const std::vector<Feature> features = make_features(examples, *tokenizer,
+                                                      {.max_length = std::min(options.max_seq_length, longest),
+                                                       .doc_stride = options.doc_stride,
+                                                       .with_labels = false,
+                                                       .max_features = -1},
+                                                      at::get_num_threads());
   const Logits logits = compute_logits(model, features, tokenizer->pair_template(), kBatch, World());
   print(examples,
         postprocess(examples, features, logits.of_features(),

@@ -1,6 +1,6 @@
 // `trireme bench`: how fast the collectives are between the processes of this job, through the backend that training uses.
 #include <ATen/ops/empty.h>
-#include <ATen/ops/ones.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
@@ -22,26 +22,52 @@ namespace {
 constexpr std::chrono::seconds kTimeout{300};
 constexpr int kRounds = 5;  // of which the median counts
 
-// Owns the buffers of one size.
+at::ScalarType type_of(const BenchOptions& options) { return options.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat; }
+
+// Of every rank: what alltoall and reduce_scatter can share out.
+int64_t elements_of(int64_t bytes, const World& world, const BenchOptions& options) {
+  const int64_t ranks = world.size(), element = static_cast<int64_t>(c10::elementSize(type_of(options)));
+  return std::max(ranks, bytes / element / ranks * ranks);
+}
+
+// In elements: each once, though small ones come to the same where they are rounded. A barrier has none.
+std::vector<int64_t> sizes_of(const std::string& collective, const World& world, const BenchOptions& options) {
+  if (collective == "barrier") return {0};
+  std::vector<int64_t> sizes;
+  for (int64_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes *= 4)
+    if (const int64_t count = elements_of(bytes, world, options); sizes.empty() || sizes.back() != count)
+      sizes.push_back(count);
+  return sizes;
+}
+
+// Owns the buffers of one size. Rank r has r + 1 in all of its elements.
 class Case {
  public:
-  Case(const World& world, const std::string& collective, int64_t bytes, const BenchOptions& options)
-      : group_(*world.group()), collective_(collective) {
-    const at::ScalarType type = options.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
-    // As many elements on every rank as alltoall and reduce_scatter can share out.
-    const int64_t ranks = world.size();
-    const int64_t count = std::max(ranks, bytes / static_cast<int64_t>(c10::elementSize(type)) / ranks * ranks);
+  Case(const World& world, const std::string& collective, int64_t count, const BenchOptions& options)
+      : group_(*world.group()), rank_(world.rank()), ranks_(world.size()), collective_(collective) {
+    const at::ScalarType type = type_of(options);
     const auto make = [&](int64_t elements) {
       const at::TensorOptions of(type);
-      return (options.shared_buffers ? group_.allocateTensor(elements, of) : at::empty({elements}, of)).fill_(1);
+      return (options.shared_buffers ? group_.allocateTensor(elements, of) : at::empty({elements}, of)).fill_(rank_ + 1);
     };
+    if (count == 0) return;
     mine_ = make(count);
-    if (collective == "allgather") other_ = make(count * ranks);
+    if (collective == "allgather") other_ = make(count * ranks_);
     if (collective == "alltoall") other_ = make(count);
-    if (collective == "reduce_scatter") other_ = make(count / ranks);
+    if (collective == "reduce_scatter") other_ = make(count / ranks_);
   }
 
-  int64_t bytes() const { return static_cast<int64_t>(mine_.nbytes()); }
+  int64_t bytes() const { return mine_.defined() ? static_cast<int64_t>(mine_.nbytes()) : 0; }
+
+  // The answer is looked at before anything is timed. Later calls find in their buffers what this one left.
+  void run_and_check() {
+    run();
+    if (collective_ == "barrier" || (collective_ == "reduce" && rank_ != 0)) return;
+    const bool in_place = collective_ == "allreduce" || collective_ == "reduce" || collective_ == "broadcast";
+    const at::Tensor& result = in_place ? mine_ : other_;
+    if (!result.equal(expected(result)))
+      throw Error(str("rank ", rank_, ": ", collective_, " of ", bytes(), " bytes is wrong"));
+  }
 
   void run() {
     std::vector<at::Tensor> tensors{mine_};
@@ -58,13 +84,25 @@ class Case {
   }
 
  private:
+  // By parts, as many as there are ranks: from each its own, or the same for all.
+  at::Tensor expected(const at::Tensor& result) const {
+    at::Tensor values = at::empty_like(result);
+    const bool of_each = collective_ == "allgather" || collective_ == "alltoall";
+    const int64_t all = collective_ == "broadcast" ? 1 : ranks_;  // else the largest
+    if (!of_each) return values.fill_(all);
+    for (int64_t rank = 0; rank < ranks_; ++rank) values.view({ranks_, -1})[rank].fill_(rank + 1);
+    return values;
+  }
+
   torch_ext::ProcessGroupCCL& group_;
+  const int64_t rank_, ranks_;
   std::string collective_;
   at::Tensor mine_, other_;
 };
 
 // Seconds of one call: the median over rounds of the mean of a round. Every rank makes the same number of calls.
 double seconds_of(Case& each, const World& world, double seconds) {
+  each.run_and_check();
   const double start = now();
   for (int i = 0; i < 3; ++i) each.run();
   const at::Tensor calls =
@@ -80,6 +118,14 @@ double seconds_of(Case& each, const World& world, double seconds) {
   }
   std::nth_element(rounds.begin(), rounds.begin() + kRounds / 2, rounds.end());
   return rounds[kRounds / 2];
+}
+
+void print(const std::string& collective, int64_t bytes, double seconds) {
+  const bool has_size = bytes > 0;
+  std::cout << std::left << std::setw(16) << collective << std::right << std::setw(12) << (has_size ? str(bytes) : "")
+            << std::fixed << std::setprecision(1) << std::setw(14) << seconds * 1e6;
+  if (has_size) std::cout << std::setprecision(2) << std::setw(10) << static_cast<double>(bytes) / seconds / 1e9;
+  std::cout << std::endl;
 }
 
 }  // namespace
@@ -101,15 +147,12 @@ int run_bench(const std::vector<std::string>& arguments) {
               << "\n";
   Json results = Json::array();
   for (const std::string& collective : options.collectives) {
-    for (int64_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes *= 4) {
-      Case each(world, collective, bytes, options);
+    for (const int64_t count : sizes_of(collective, world, options)) {
+      Case each(world, collective, count, options);
       const double seconds = seconds_of(each, world, options.seconds);
-      if (shows && !options.json)
-        std::cout << std::left << std::setw(16) << collective << std::right << std::setw(12) << each.bytes() << std::fixed
-                  << std::setprecision(1) << std::setw(14) << seconds * 1e6 << std::setprecision(2) << std::setw(10)
-                  << static_cast<double>(each.bytes()) / seconds / 1e9 << std::endl;
-      results.push_back({{"collective", collective}, {"bytes", each.bytes()}, {"seconds", seconds}});
-      if (collective == "barrier") break;  // it has no size
+      if (shows && !options.json) print(collective, each.bytes(), seconds);
+      Json& result = results.emplace_back(Json{{"collective", collective}, {"seconds", seconds}});
+      if (count > 0) result["bytes"] = each.bytes();
     }
   }
   if (shows && options.json) std::cout << results.dump(2) << "\n";

@@ -14,6 +14,16 @@ ProgressOptions progress_options(const QaOptions& options, const World& world, c
   return shown;
 }
 
+ProgressUpdate update_of(const Training& training, const StepsReport& report) {
+  return {.step = training.standing().global_step,
+          .epoch = training.epochs_done(),
+          .loss = report.loss,
+          .learning_rate = report.learning_rate,
+          .samples_per_second = report.samples_a_second,
+          .tokens_per_second = report.tokens_a_second,
+          .communication_share = report.communication_share};
+}
+
 double rounded(double value) { return std::round(value * 1e4) / 1e4; }
 
 }  // namespace
@@ -47,21 +57,13 @@ void Journal::note(const Training& training) {
 
 void Journal::after_step(const Training& training) {
   note(training);
-  ProgressUpdate update;
-  update.step = training.standing().global_step;
-  update.epoch = training.epochs_done();
-  progress_.step(update);
+  // The mean since the last log line; right after one there is nothing new to show.
+  if (const StepsReport report = training.since_report(); report.steps > 0) progress_.step(update_of(training, report));
 }
 
 void Journal::report(const Training& training, const StepsReport& report) {
   note(training);
-  progress_.log({.step = training.standing().global_step,
-                 .epoch = training.epochs_done(),
-                 .loss = report.loss,
-                 .learning_rate = report.learning_rate,
-                 .samples_per_second = report.samples_a_second,
-                 .tokens_per_second = report.tokens_a_second,
-                 .communication_share = report.communication_share});
+  progress_.log(update_of(training, report));
   Json entry;
   entry["loss"] = rounded(report.loss);
   entry["grad_norm"] = report.grad_norm;

@@ -22,7 +22,6 @@ class Journal {
   void report(const Training& training, const StepsReport& report);
   // An entry of the log: what an evaluation found, or the whole run.
   void log(const Json& metrics);
-  void message(const std::string& line) { progress_.message(line); }
   void finish() { progress_.finish(); }
 
   const TrainerState& state() const { return state_; }

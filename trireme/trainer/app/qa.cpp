@@ -14,6 +14,7 @@
 #include "trireme/base/log.h"
 #include "trireme/torch_ext/ops/block_cache.h"
 #include "trireme/trainer/app/commands.h"
+#include "trireme/trainer/app/download_lines.h"
 #include "trireme/trainer/app/journal.h"
 #include "trireme/trainer/app/qa_data.h"
 #include "trireme/trainer/app/termination.h"
@@ -77,7 +78,10 @@ class QaRun {
   void finish_training(Training& training, Journal& journal, const Start& start);
   void tell_stragglers(const RankTimes& mine) const;
   // Collective: throws on every rank where a number differs.
-  void require_agreement(const char* what, int64_t number) const;
+  void require_agreement(const char* what, uint64_t number) const;
+  void require_same_flags() const;
+  // Collective: ranks whose gradients have different types could not add them.
+  bool all_compute_in_bf16() const;
   Logits logits_of(const QaData& data);
   // The metrics, on the first rank.
   Json evaluate(Split split, const QaData& data, std::optional<double> epoch);
@@ -88,24 +92,28 @@ class QaRun {
   // state_mutex().
   void save_last_step();
   void save_after_termination();
+  std::string how_to_go_on() const;
   // Throws where this run should not go on: SIGTERM, or a lost peer.
   void check() const;
   // Collective: what the first rank finds in output_dir counts for all.
   std::optional<fs::path> agreed_checkpoint();
   std::optional<fs::path> checkpoint_to_resume() const;
+  // By --resume_from_checkpoint, without the slash that a shell's completion leaves at its end.
+  std::optional<fs::path> named_checkpoint() const;
   void say(const std::string& line) const {
     if (world_.is_first() && !quiet_) std::cerr << line << std::endl;
   }
 
   const QaOptions options_;
   const World world_;
-  const HubSettings hub_;
+  HubSettings hub_;
   const fs::path output_dir_;
   ModelConfig config_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<QaModel> model_;
   std::unique_ptr<AdamW> optimizer_;
-  const bool native_bf16_;
+  const Bf16Plan bf16_;  // of this rank
+  bool native_bf16_ = false;
   const bool quiet_;  // --log_level
   std::optional<QaData> train_data_, validation_, test_;
   std::optional<double> epochs_done_;
@@ -121,11 +129,13 @@ QaRun::QaRun(const QaCommand& command, World world, const Bf16Plan& bf16)
       world_(std::move(world)),
       hub_(HubSettings::from_environment(options_.cache_dir.value_or(""), options_.token.value_or(""))),
       output_dir_(command.options.output_dir),
-      native_bf16_(bf16.native),
+      bf16_(bf16),
       quiet_(options_.log_level == "warning" || options_.log_level == "error" || options_.log_level == "critical") {
+  // One process of a host downloads a file, whichever comes first. Those of the first host, whose ranks are local ones,
+  // tell.
+  if (world_.rank() == world_.local_rank() && !quiet_) hub_.progress = download_lines();
   say(world_.describe());
   for (const std::string& note : command.given.notes) say(note);
-  if (options_.bf16 || options_.bf16_full_eval) say(bf16.sentence);
 }
 
 QaData QaRun::data(Split split) const {
@@ -137,15 +147,20 @@ QaData QaRun::data(Split split) const {
   return data;
 }
 
+std::optional<fs::path> QaRun::named_checkpoint() const {
+  if (!options_.resume_from_checkpoint || options_.resumes_from_last()) return std::nullopt;
+  const fs::path named = fs::path(*options_.resume_from_checkpoint).lexically_normal();
+  return named.has_filename() ? named : named.parent_path();
+}
+
 std::optional<fs::path> QaRun::checkpoint_to_resume() const {
   const auto last = last_checkpoint(output_dir_);
-  if (options_.resume_from_checkpoint && !options_.resumes_from_last()) {
-    const fs::path named = *options_.resume_from_checkpoint;
-    if (!fs::exists(named / "trainer_state.json"))
+  if (const auto named = named_checkpoint()) {
+    if (!fs::exists(*named / "trainer_state.json"))
       throw InvalidArgument(
-          str("--resume_from_checkpoint ", named.string(), ": it is no checkpoint (it has no trainer_state.json)"));
+          str("--resume_from_checkpoint ", named->string(), ": it is no checkpoint (it has no trainer_state.json)"));
     // Where torchrun starts the job again, that is where it began, not where it stands.
-    if (restarts() == 0 || !last || step_of_checkpoint(*last) <= step_of_checkpoint(named)) return named;
+    if (restarts() == 0 || !last || step_of_checkpoint(*last) <= step_of_checkpoint(*named)) return named;
     say(str(last->string(),
             " is newer than --resume_from_checkpoint and counts, because this job may have been started again"));
     return last;
@@ -169,14 +184,12 @@ std::optional<fs::path> QaRun::agreed_checkpoint() {
   std::exception_ptr refusal;
   if (world_.is_first()) try {
       check_writable(output_dir_);
-      remove_remains(output_dir_);
       checkpoint = checkpoint_to_resume();
       if (const auto why = why_not_output_dir(options_, checkpoint.has_value() || is_unfinished(output_dir_)))
         throw InvalidArgument(*why);
+      remove_remains(output_dir_);
       mark_unfinished(output_dir_);
-      chosen.fill_(!checkpoint                                                            ? kFromNothing
-                   : checkpoint->string() == options_.resume_from_checkpoint.value_or("") ? kNamed
-                                                                                          : step_of_checkpoint(*checkpoint));
+      chosen.fill_(!checkpoint ? kFromNothing : checkpoint == named_checkpoint() ? kNamed : step_of_checkpoint(*checkpoint));
     } catch (...) {
       refusal = std::current_exception();  // the others are told first
     }
@@ -186,7 +199,8 @@ std::optional<fs::path> QaRun::agreed_checkpoint() {
   const auto step = chosen.item<int64_t>();
   if (step == kRefused) throw InvalidArgument("rank 0 cannot train into the output directory, and says why");
   if (step == kFromNothing) return std::nullopt;
-  checkpoint = step == kNamed ? fs::path(*options_.resume_from_checkpoint) : output_dir_ / str("checkpoint-", step);
+  checkpoint = step == kNamed ? named_checkpoint() : output_dir_ / str("checkpoint-", step);
+  if (!checkpoint) throw InvalidArgument("rank 0 was given --resume_from_checkpoint; every rank needs it");
   const Deadline deadline = Deadline::after(kCheckpointPatience);
   while (!fs::exists(*checkpoint / "trainer_state.json")) {
     if (deadline.passed())
@@ -212,6 +226,8 @@ int QaRun::run() {
 }
 
 void QaRun::run_to_the_end() {
+  require_same_flags();
+  native_bf16_ = (options_.bf16 || options_.bf16_full_eval) && all_compute_in_bf16();
   if (!options_.do_train && world_.is_first()) check_writable(output_dir_);
   const std::optional<fs::path> checkpoint = options_.do_train ? agreed_checkpoint() : std::nullopt;
   load_model(checkpoint.has_value());
@@ -235,6 +251,7 @@ void QaRun::load_model(bool resumes) {
   if (tokenizer_->vocabulary_size() > config_.vocabulary)
     throw InvalidArgument(str("the tokenizer has ", tokenizer_->vocabulary_size(), " tokens, the model of ",
                               model_dir.string(), " knows ", config_.vocabulary, ": they do not belong together"));
+  if (options_.max_seq_length > config_.longest()) say(shorter_sentence(options_.max_seq_length, config_.longest()));
   model_ = std::make_unique<QaModel>(config_);
   model_->checkpoint_gradients(options_.gradient_checkpointing);
   if (resumes) return;  // the weights are the checkpoint's
@@ -251,19 +268,24 @@ void QaRun::train(const std::optional<fs::path>& checkpoint) {
   std::optional<Standing> standing;
   std::optional<TrainerState> state;
   if (checkpoint) {
-    standing =
-        load_checkpoint(*checkpoint, *model_, *optimizer_, static_cast<int64_t>(features.size()), options_.sampling_seed());
+    standing = load_checkpoint(*checkpoint, *model_, *optimizer_, features, options_.sampling_seed());
     state = load_state(*checkpoint / "trainer_state.json");
     say(str("goes on from ", checkpoint->string(), ", step ", standing->global_step));
   }
   require_agreement("the step to go on from (is the output directory the same on every host?)",
-                    standing ? standing->global_step : 0);
-  require_agreement("the training data", static_cast<int64_t>(fingerprint(features) >> 1));
+                    standing ? static_cast<uint64_t>(standing->global_step) : 0);
+  require_agreement("the training data", fingerprint(features));
+  require_agreement("the weights to begin with (is the model, or the checkpoint, the same on every host?)",
+                    optimizer_->fingerprint());
   if (options_.bf16 && native_bf16_) optimizer_->split_parameters();
   training_ = std::make_unique<Training>(options_, world_, *model_, *optimizer_, features, tokenizer_->pair_template());
   if (standing) training_->resume(*standing);
   journal_ = std::make_unique<Journal>(options_, world_, *training_, std::move(state));
   saved_step_ = training_->standing().global_step;
+  if (world_.is_first())
+    if (const std::string done = clear_later_checkpoints(output_dir_, saved_step_, options_.overwrite_output_dir);
+        !done.empty())
+      say(done);
   termination_ = std::make_unique<Termination>(world_.is_first() ? kPatienceOfFirst : kPatienceOfOthers,
                                                [this] { save_after_termination(); });
 
@@ -320,11 +342,39 @@ void QaRun::finish_training(Training& training, Journal& journal, const Start& s
   std::cout << metrics_table("train", metrics) << std::flush;
 }
 
-void QaRun::require_agreement(const char* what, int64_t number) const {
-  const at::Tensor all = world_.gather(at::tensor({number}, at::kLong));
+void QaRun::require_agreement(const char* what, uint64_t number) const {
+  const at::Tensor all = world_.gather(at::tensor({static_cast<int64_t>(number)}, at::kLong));
   for (int rank = 1; rank < world_.size(); ++rank)
     if (all[rank][0].item<int64_t>() != all[0][0].item<int64_t>())
-      throw InvalidArgument(str("ranks 0 and ", rank, " do not agree on ", what));
+      throw InvalidArgument(str("rank ", rank, " does not agree with rank 0 on ", what));
+}
+
+void QaRun::require_same_flags() const {
+  std::vector<std::string> names;
+  std::vector<int64_t> hashes;
+  const Json flags = shared_flags(options_);
+  for (const auto& [name, value] : flags.items()) {
+    names.push_back(name);
+    hashes.push_back(static_cast<int64_t>(std::hash<std::string>()(value.dump())));
+  }
+  const at::Tensor all = world_.gather(at::tensor(hashes, at::kLong));
+  for (int rank = 1; rank < world_.size(); ++rank)
+    for (size_t i = 0; i < names.size(); ++i)
+      if (all[rank][static_cast<int64_t>(i)].item<int64_t>() != all[0][static_cast<int64_t>(i)].item<int64_t>())
+        throw InvalidArgument(str("rank ", rank, " was not given the same --", names[i],
+                                  " as rank 0; all ranks of a run need the same flags, but for paths"));
+}
+
+bool QaRun::all_compute_in_bf16() const {
+  const at::Tensor native = world_.gather(at::tensor({int64_t{bf16_.native}}, at::kLong));
+  const auto count = native.sum().item<int64_t>();
+  if (count == world_.size() || count == 0) {
+    say(bf16_.sentence);
+    return count > 0;
+  }
+  if (!bf16_.native) std::cerr << str("rank ", world_.rank(), ": ", bf16_.sentence) << std::endl;
+  say(str("bf16: all ranks compute in fp32, because ", world_.size() - count, " of ", world_.size(), " do"));
+  return false;
 }
 
 void QaRun::tell_stragglers(const RankTimes& mine) const {
@@ -356,12 +406,21 @@ void QaRun::save_last_step() {
   saved_step_ = training_->standing().global_step;
 }
 
+std::string QaRun::how_to_go_on() const {
+  if (options_.save_only_model) return "with --save_only_model it cannot be gone on from";
+  std::string without;
+  if (options_.overwrite_output_dir) without = " without --overwrite_output_dir";
+  if (named_checkpoint() && restarts() == 0)
+    without += str(without.empty() ? " without" : " and", " --resume_from_checkpoint");
+  return str("give the same command", without, " to go on");
+}
+
 void QaRun::save_after_termination() {
   if (!world_.is_first() || !training_) return;
   const std::scoped_lock lock(training_->state_mutex());
   save_last_step();
   journal_->finish();
-  std::cerr << str("SIGTERM: step ", saved_step_, " is saved; give the same command to go on") << std::endl;
+  std::cerr << str("SIGTERM: step ", saved_step_, " is saved; ", how_to_go_on()) << std::endl;
 }
 
 Logits QaRun::logits_of(const QaData& data) {

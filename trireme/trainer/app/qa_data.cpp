@@ -28,6 +28,11 @@ std::optional<int64_t> limit_of(const QaOptions& options, Split split) {
 
 }  // namespace
 
+std::string shorter_sentence(int64_t max_seq_length, int64_t longest) {
+  return str("--max_seq_length ", max_seq_length, ": the model takes ", longest,
+             " tokens at most, and features have no more");
+}
+
 QaData load_data(const QaOptions& options, Split split, const Tokenizer& tokenizer, int64_t longest, const HubSettings& hub,
                  int threads) {
   QaData data;

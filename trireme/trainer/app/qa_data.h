@@ -24,4 +24,7 @@ struct QaData {
 QaData load_data(const QaOptions& options, Split split, const Tokenizer& tokenizer, int64_t longest, const HubSettings& hub,
                  int threads);
 
+// Where the model takes less than --max_seq_length.
+std::string shorter_sentence(int64_t max_seq_length, int64_t longest);
+
 }  // namespace trireme::trainer

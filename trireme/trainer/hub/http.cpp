@@ -145,7 +145,7 @@ HttpResponse Http::perform(Request& request) {
   curl_easy_setopt(curl, CURLOPT_URL, request.url.c_str());
   curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(curl, CURLOPT_USERAGENT, "trireme/0.1.0");
+  curl_easy_setopt(curl, CURLOPT_USERAGENT, "trireme/" TRIREME_VERSION);
   curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, static_cast<long>(settings_.answer_timeout.count()));
   if (request.head) {
     curl_easy_setopt(curl, CURLOPT_NOBODY, 1L);

@@ -23,7 +23,8 @@ std::string read_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw IoError(errno_message(str("cannot open ", path.string()), errno));
   std::ostringstream content;
-  if (std::filesystem::file_size(path) > 0) content << file.rdbuf();
+  // An empty one is no error, which << would make it. A pipe has no size to ask for.
+  if (file.peek() != std::ifstream::traits_type::eof()) content << file.rdbuf();
   if (!file || !content) throw IoError(errno_message(str("cannot read ", path.string()), errno));
   return std::move(content).str();
 }

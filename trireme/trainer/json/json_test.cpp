@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+
 #include "trireme/base/error.h"
 
 namespace trireme::trainer {
@@ -28,6 +30,17 @@ TEST(Json, NumbersThatDoNotFitAreRefused) {
 TEST(Json, FilesThatCannotBeReadAreNamed) {
   EXPECT_THAT([] { read_json("/nowhere/x.json"); }, ThrowsMessage<IoError>(HasSubstr("/nowhere/x.json: No such file")));
   EXPECT_THAT([] { read_json("/"); }, ThrowsMessage<IoError>(HasSubstr("is a directory")));
+}
+
+// As `trireme ask --context_file /dev/stdin` or <(...) gives it: it has no size.
+TEST(Json, APipeIsReadLikeAFile) {
+  const std::string content(100'000, 'x');
+  FILE* pipe = ::popen("head -c 100000 /dev/zero | tr '\\0' x", "r");
+  ASSERT_NE(pipe, nullptr);
+  EXPECT_EQ(read_file(str("/proc/self/fd/", ::fileno(pipe))), content);
+  ::pclose(pipe);
+  EXPECT_EQ(read_file("/dev/null"), "");
+  EXPECT_THAT([] { read_file("/"); }, ThrowsMessage<IoError>(HasSubstr("cannot read /: Is a directory")));
 }
 
 TEST(Json, ValuesKnowWhereTheyStand) {

@@ -4,8 +4,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
 
-#include <set>
-
 #include "trireme/base/error.h"
 #include "trireme/trainer/safetensors/safetensors.h"
 
@@ -72,11 +70,9 @@ LoadedWeights load_weights(QaModel& model, const std::filesystem::path& director
   const SafetensorsModel file(directory);
   at::Generator generator = at::detail::createCPUGenerator(seed);
   LoadedWeights loaded;
-  std::set<std::string> used;
   for (const Parameter& parameter : model.parameters()) {
     if (const TensorEntry* entry = find(file, parameter.name)) {
       fill(parameter, *entry, file.file_of(entry->name));
-      used.insert(entry->name);
     } else if (parameter.name.starts_with("qa_outputs")) {
       initialise(parameter, model.config().initializer_range, generator);
       loaded.new_ones.push_back(parameter.name);
@@ -86,8 +82,6 @@ LoadedWeights load_weights(QaModel& model, const std::filesystem::path& director
                                 " layers needs; do config.json and the weights belong together?"));
     }
   }
-  for (const std::string& name : file.names())
-    if (!used.contains(name)) loaded.unused.push_back(name);
   return loaded;
 }
 

@@ -11,7 +11,6 @@ namespace trireme::trainer {
 
 struct LoadedWeights {
   std::vector<std::string> new_ones;  // not in the file: the head of a model that was trained for something else
-  std::vector<std::string> unused;    // in the file, of no use here
 };
 
 // Fills the model from a directory's model.safetensors or its shards, whatever floating-point type they have. Files of a

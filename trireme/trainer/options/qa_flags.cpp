@@ -5,6 +5,9 @@
 namespace trireme::trainer {
 namespace {
 
+// So that products of them fit into 64 bits, with any number of processes.
+constexpr double kMostSamples = 1 << 20, kMostMib = 1 << 20;
+
 void model_flags(FlagTable& table, QaOptions& o) {
   table.group("Model");
   table.flag("model_name_or_path", &o.model_name_or_path,
@@ -32,7 +35,7 @@ void data_flags(FlagTable& table, QaOptions& o) {
   table.flag("max_eval_samples", &o.max_eval_samples, "Only the first N questions of the evaluation.", at_least(1));
   table.flag("max_predict_samples", &o.max_predict_samples, "Only the first N questions of the prediction.", at_least(1));
   table.flag("preprocessing_num_workers", &o.preprocessing_num_workers,
-             "Threads that tokenise; all granted cores where it is not given.", at_least(1));
+             "Threads that tokenise; those that compute where it is not given.", at_least(1));
   table.moot("overwrite_cache", Kind::boolean,
              "tokenised questions are not kept on disk, so there is nothing old to overwrite");
   table.moot("pad_to_max_length", Kind::boolean, "tokens are packed end to end and padding is never computed");
@@ -64,11 +67,11 @@ void job_flags(FlagTable& table, QaOptions& o) {
 void training_flags(FlagTable& table, QaOptions& o) {
   table.group("Training");
   table.flag("per_device_train_batch_size", &o.per_device_train_batch_size,
-             "Features of a training batch, for each process.", at_least(1));
+             "Features of a training batch, for each process.", between(1, kMostSamples));
   table.flag("per_device_eval_batch_size", &o.per_device_eval_batch_size,
-             "Features of an evaluation batch, for each process.", at_least(1));
+             "Features of an evaluation batch, for each process.", between(1, kMostSamples));
   table.flag("gradient_accumulation_steps", &o.gradient_accumulation_steps, "Batches whose gradients make one step.",
-             at_least(1));
+             between(1, kMostSamples));
   table.flag("num_train_epochs", &o.num_train_epochs, "Times over the training set; need not be whole.", above(0));
   table.flag("max_steps", &o.max_steps, "If above 0: exactly so many steps, whatever --num_train_epochs says.",
              at_least(-1));
@@ -104,7 +107,8 @@ void machine_flags(FlagTable& table, QaOptions& o) {
   table.flag("ddp_backend", &o.ddp_backend, "The backend between processes; it is ccl where nothing is said.",
              one_of({"ccl"}, "gloo, mpi and nccl are not built in: use ccl, or leave the flag out"));
   table.flag("ddp_timeout", &o.ddp_timeout, "Seconds that an operation between processes may take.", at_least(1));
-  table.flag("ddp_bucket_cap_mb", &o.ddp_bucket_cap_mb, "Gradients travel in buckets of about so many MiB.", at_least(1));
+  table.flag("ddp_bucket_cap_mb", &o.ddp_bucket_cap_mb, "Gradients travel in buckets of about so many MiB.",
+             between(1, kMostMib));
 }
 
 void report_flags(FlagTable& table, QaOptions& o) {

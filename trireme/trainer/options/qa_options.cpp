@@ -14,11 +14,31 @@ constexpr std::string_view kIntroduction =
     "\n"
     "  trireme qa --model_name_or_path DIR --train_file train.json --do_train \\\n"
     "             --validation_file dev.json --do_eval --output_dir OUT\n"
-    "  mpirun -n 2 trireme qa ...       the same on two processes; torchrun and srun start it as well\n"
+    "  mpirun -n 2 trireme qa ...       the same on two processes; torchrun starts it as well\n"
     "  trireme qa arguments.json        the arguments from a file: {\"max_steps\": 100, ...}\n"
     "\n"
     "Flags are run_qa.py's, with its defaults in brackets: --flag value or --flag=value. A boolean one\n"
     "needs no value (--do_train), or True or False. N is a whole number, X any number. The last counts.\n";
+
+// Names and paths, which may differ from host to host, and how much a rank says.
+constexpr const char* kOwnFlags[] = {"model_name_or_path",
+                                     "config_name",
+                                     "tokenizer_name",
+                                     "cache_dir",
+                                     "model_revision",
+                                     "token",
+                                     "dataset_name",
+                                     "dataset_config_name",
+                                     "train_file",
+                                     "validation_file",
+                                     "test_file",
+                                     "preprocessing_num_workers",
+                                     "output_dir",
+                                     "overwrite_output_dir",
+                                     "resume_from_checkpoint",
+                                     "logging_dir",
+                                     "disable_tqdm",
+                                     "log_level"};
 
 [[noreturn]] void refuse(const std::string& why) { throw InvalidArgument(why); }
 
@@ -116,6 +136,13 @@ QaCommand parse_qa(const std::vector<std::string>& arguments) {
 std::string qa_help() {
   QaOptions defaults;
   return help_text(qa_flags(defaults), kIntroduction);
+}
+
+Json shared_flags(const QaOptions& options) {
+  QaOptions copy = options;
+  Json flags = qa_flags(copy).to_json();
+  for (const char* own : kOwnFlags) TRIREME_ENFORCE(flags.erase(own) == 1, own);
+  return flags;
 }
 
 int64_t steps_of(double value, int64_t all_steps) {

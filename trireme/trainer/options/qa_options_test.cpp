@@ -99,6 +99,8 @@ TEST(QaOptions, WhatDoesNotFitTogetherIsNamed) {
   EXPECT_TRUE(complains(qa_words({"--do_train", "False", "--do_eval", "--resume_from_checkpoint", "c"}),
                         HasSubstr("needs --do_train")));
   EXPECT_TRUE(complains(qa_words({"--ddp_backend", "gloo"}), HasSubstr("use ccl")));
+  for (const char* flag : {"--per_device_train_batch_size", "--gradient_accumulation_steps", "--ddp_bucket_cap_mb"})
+    EXPECT_TRUE(complains(qa_words({flag, "4611686018427387904"}), AllOf(HasSubstr(flag), HasSubstr("1048576"))));
   EXPECT_TRUE(complains(qa_words({"--report_to", "wandb"}), HasSubstr("TensorBoard's event files and JSON, nothing else")));
   EXPECT_TRUE(complains(qa_words({"--load_best_model_at_end"}), HasSubstr("--eval_strategy and --save_strategy")));
 }
@@ -173,6 +175,17 @@ TEST(MainOptions, FindTheSubcommand) {
                   "trireme bnech: there is no such subcommand; did you mean bench? There are: qa, ask, info, bench"));
   EXPECT_THAT(main_help(), AllOf(HasSubstr("qa "), HasSubstr("ask "), HasSubstr("info "), HasSubstr("bench ")));
   EXPECT_THAT(version_text(), testing::MatchesRegex("trireme [0-9]+\\.[0-9]+\\.[0-9]+"));
+}
+
+TEST(QaOptions, RanksShareWhatDecidesTheTraining) {
+  QaOptions o;
+  o.learning_rate = 1e-4;
+  o.output_dir = "out";
+  const Json flags = shared_flags(o);
+  EXPECT_EQ(flags["learning_rate"], 1e-4);
+  for (const char* name : {"seed", "max_steps", "do_eval", "eval_steps", "save_steps", "bf16", "ddp_bucket_cap_mb"})
+    EXPECT_TRUE(flags.contains(name)) << name;
+  for (const char* name : {"output_dir", "train_file", "log_level", "token"}) EXPECT_FALSE(flags.contains(name)) << name;
 }
 
 }  // namespace

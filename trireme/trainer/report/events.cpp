@@ -73,25 +73,6 @@ std::string scalar_value(std::string_view tag, double value) {
   return message;
 }
 
-// SummaryMetadata: plugin_data = 1; its plugin_name = 1.
-std::string text_metadata() {
-  std::string plugin, metadata;
-  put_bytes_field(plugin, 1, "text");
-  put_bytes_field(metadata, 1, plugin);
-  return metadata;
-}
-
-// TensorProto: dtype = 1 (DT_STRING is 7), tensor_shape = 2 (dim = 2, its size = 1), string_val = 8.
-std::string text_tensor(std::string_view text) {
-  std::string size, shape, tensor;
-  put_varint_field(size, 1, 1);
-  put_bytes_field(shape, 2, size);
-  put_varint_field(tensor, 1, 7);
-  put_bytes_field(tensor, 2, shape);
-  put_bytes_field(tensor, 8, text);
-  return tensor;
-}
-
 std::string host_name() {
   char name[256] = {};
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
@@ -128,18 +109,6 @@ void EventWriter::scalars(const std::vector<std::pair<std::string, double>>& val
   append(event);
 }
 
-void EventWriter::text(std::string_view tag, std::string_view markdown, int64_t step) {
-  // Summary.Value: tensor = 8, metadata = 9.
-  std::string value, summary;
-  put_bytes_field(value, 1, str(tag, "/text_summary"));
-  put_bytes_field(value, 8, text_tensor(markdown));
-  put_bytes_field(value, 9, text_metadata());
-  put_bytes_field(summary, 1, value);
-  std::string event = event_header(step);
-  put_bytes_field(event, 5, summary);
-  append(event);
-}
-
 // A record: the length, its CRC, the data, its CRC.
 void EventWriter::append(std::string_view event) {
   std::string record;
@@ -153,10 +122,6 @@ void EventWriter::append(std::string_view event) {
     if (written < 0) fail(file_, errno);
     rest.remove_prefix(static_cast<size_t>(written));
   }
-}
-
-void EventWriter::sync() {
-  if (::fsync(fd_.get()) != 0) fail(file_, errno);
 }
 
 std::string tensorboard_tag(std::string_view metric) {

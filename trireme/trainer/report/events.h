@@ -22,11 +22,6 @@ class EventWriter {
   void scalar(std::string_view tag, double value, int64_t step) { scalars({{std::string(tag), value}}, step); }
   // Several values of one step, in one record.
   void scalars(const std::vector<std::pair<std::string, double>>& values, int64_t step);
-  // Markdown, shown under TEXT.
-  void text(std::string_view tag, std::string_view markdown, int64_t step = 0);
-
-  // Forces all of it to the disk.
-  void sync();
 
   const std::filesystem::path& file() const { return file_; }
 

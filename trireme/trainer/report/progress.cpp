@@ -95,12 +95,6 @@ void Progress::log(const ProgressUpdate& update) {
   write(progress_line(update, options_.total_steps, seconds_left(update.step)) + "\n");
 }
 
-void Progress::message(const std::string& line) {
-  if (!shows_) return;
-  write((line_is_open_ ? "\r\033[K" : "") + line + "\n");
-  line_is_open_ = false;
-}
-
 void Progress::finish() {
   if (!redraws_) return;
   if (pending_) draw(*pending_);

@@ -42,7 +42,6 @@ class Progress {
 
   void step(const ProgressUpdate& update);  // after each step
   void log(const ProgressUpdate& update);   // at logging steps
-  void message(const std::string& line);    // a line of its own, above the line that is redrawn
   void finish();                            // leaves the last state standing; more than once does nothing
 
  private:

@@ -66,11 +66,9 @@ TEST(Progress, IsPlainWhereThereIsNoTerminal) {
     screen.now += std::chrono::seconds(50);
     progress.step(update(24));
     progress.log(update(25));
-    progress.message("saved checkpoint-25");
   }
   EXPECT_EQ(screen.close_and_read(),
-            "step 25/100 | epoch 0.25 | loss 2.346 | 11.2 samples/s | 12.3k tokens/s | 2:30 left | 7% comm | lr 3e-05\n"
-            "saved checkpoint-25\n");
+            "step 25/100 | epoch 0.25 | loss 2.346 | 11.2 samples/s | 12.3k tokens/s | 2:30 left | 7% comm | lr 3e-05\n");
 }
 
 TEST(Progress, IsRedrawnFiveTimesASecondAtMost) {
@@ -97,24 +95,12 @@ TEST(Progress, FitsTheTerminal) {
   }
 }
 
-TEST(Progress, AMessageStandsAboveTheLine) {
-  Screen screen;
-  {
-    Progress progress(screen.options(true));
-    progress.step(update(1));
-    progress.message("saved");
-    progress.finish();
-  }
-  EXPECT_THAT(screen.close_and_read(), EndsWith("\r\033[Ksaved\n"));
-}
-
 TEST(Progress, OtherRanksAreSilent) {
   Screen screen;
   {
     Progress progress(screen.options(true, 80, 1));
     progress.step(update(1));
     progress.log(update(1));
-    progress.message("no");
   }
   EXPECT_THAT(screen.close_and_read(), IsEmpty());
 }

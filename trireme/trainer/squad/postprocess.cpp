@@ -90,7 +90,7 @@ class Chooser {
     // Version 1.1 takes an empty text if it is one among several.
     if (std::all_of(candidates.begin(), candidates.end(), is_empty) &&
         (candidates.size() < 2 || options_.version_2_with_negative)) {
-      candidates.insert(candidates.begin(), {"empty", 0, 0, 0});
+      candidates.insert(candidates.begin(), {.text = "empty", .is_placeholder = true});
       scores.insert(scores.begin(), 0);
     }
     return scores;
@@ -126,6 +126,15 @@ void check(const Example& example, const Feature& feature, const FeatureLogits& 
 }
 
 }  // namespace
+
+std::vector<Candidate> answers_of(const Prediction& prediction) {
+  std::vector<Candidate> answers = prediction.n_best;
+  std::erase_if(answers, [](const Candidate& one) { return one.is_placeholder; });
+  // With version 2.0's threshold the one that counts need not have the highest score.
+  const auto chosen = std::ranges::find(answers, prediction.text, &Candidate::text);
+  if (chosen != answers.end()) std::rotate(answers.begin(), chosen, chosen + 1);
+  return answers;
+}
 
 std::vector<Prediction> postprocess(const std::vector<Example>& examples, const std::vector<Feature>& features,
                                     const std::vector<FeatureLogits>& logits, const PostprocessOptions& options) {

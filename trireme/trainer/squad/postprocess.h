@@ -26,7 +26,8 @@ struct FeatureLogits {
 struct Candidate {
   std::string text;
   float start_logit = 0, end_logit = 0;
-  float probability = 0;  // among the candidates of its question
+  float probability = 0;        // among the candidates of its question
+  bool is_placeholder = false;  // run_qa.py's "empty", where there is no answer
 };
 
 struct Prediction {
@@ -48,5 +49,9 @@ struct Prediction {
 // InvalidArgument if numbers do not match or a logit is not finite: answers of a model that has diverged mean nothing.
 std::vector<Prediction> postprocess(const std::vector<Example>& examples, const std::vector<Feature>& features,
                                     const std::vector<FeatureLogits>& logits, const PostprocessOptions& options);
+
+// For people: what was chosen comes first, the other candidates follow, best first; each has its own numbers. An empty text
+// is "no answer". A question that has no candidate but the placeholder has none.
+std::vector<Candidate> answers_of(const Prediction& prediction);
 
 }  // namespace trireme::trainer

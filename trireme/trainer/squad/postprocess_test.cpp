@@ -152,5 +152,36 @@ TEST(Postprocess, MismatchesAreRefused) {
   EXPECT_THROW(postprocess({Example{}}, {}, {FeatureLogits{}}, {}), InvalidArgument);
 }
 
+std::vector<std::string> texts(const std::vector<Candidate>& candidates) {
+  Prediction prediction;
+  prediction.n_best = candidates;
+  return texts(prediction);
+}
+
+TEST(Postprocess, WhatIsShownBeginsWithWhatWasChosen) {
+  const Asked asked = Asked("a b").logits(0, {5, 0}, {5, -60}, 1, 1);
+  for (const auto& [threshold, first] :
+       {std::pair<double, std::string>(-100, ""), std::pair<double, std::string>(100, "a")}) {
+    const Prediction prediction =
+        asked.answer({.version_2_with_negative = true, .n_best_size = 2, .null_score_diff_threshold = threshold});
+    const std::vector<Candidate> answers = answers_of(prediction);
+    ASSERT_EQ(answers.size(), prediction.n_best.size()) << "none is lost";
+    EXPECT_EQ(answers[0].text, first);
+    EXPECT_EQ(prediction.text, first);
+    for (const Candidate& one : answers)
+      EXPECT_EQ(one.start_logit + one.end_logit, one.text.empty() ? 2 : 10) << "each with its own score";
+  }
+}
+
+TEST(Postprocess, AnAnswerThatIsNoneIsNotShown) {
+  Asked asked("a b");
+  asked.drop_features();
+  EXPECT_THAT(texts(asked.answer()), ElementsAre("empty")) << "as run_qa.py writes it";
+  EXPECT_TRUE(answers_of(asked.answer()).empty());
+  EXPECT_THAT(texts(answers_of(Asked("empty b").logits(0, {5, 0}, {5, -60}).answer({.n_best_size = 1}))),
+              ElementsAre("empty"))
+      << "a text may say so";
+}
+
 }  // namespace
 }  // namespace trireme::trainer

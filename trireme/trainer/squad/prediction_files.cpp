@@ -1,10 +1,9 @@
 #include "trireme/trainer/squad/prediction_files.h"
 
-#include <cerrno>
-#include <fstream>
 #include <functional>
+#include <sstream>
 
-#include "trireme/base/error.h"
+#include "trireme/trainer/files/files.h"
 #include "trireme/trainer/squad/python_text.h"
 
 namespace trireme::trainer {
@@ -14,7 +13,7 @@ using WriteValue = std::function<void(std::ostream&, const Prediction&)>;
 
 // {"<id>": <value>, ...}
 void write_by_id(const std::filesystem::path& path, const std::vector<Prediction>& predictions, const WriteValue& value) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  std::ostringstream file;
   file << '{';
   const char* separator = "\n";
   for (const Prediction& prediction : predictions) {
@@ -23,8 +22,7 @@ void write_by_id(const std::filesystem::path& path, const std::vector<Prediction
     separator = ",\n";
   }
   file << (predictions.empty() ? "}\n" : "\n}\n");
-  file.close();
-  if (!file) throw IoError(errno_message(str("cannot write ", path.string()), errno));
+  write_file_atomically(path, file.view());
 }
 
 void write_candidates(std::ostream& out, const Prediction& prediction) {

@@ -41,7 +41,10 @@ TEST(PredictionFiles, AsPythonWritesThem) {
 )");
   write_predictions(folder, "predict", predictions, true);
   EXPECT_EQ(read_file(folder / "predict_null_odds.json"), "{\n    \"1\": 0.10000000149011612,\n    \"2\": 0.0\n}\n");
+  // Whoever reads it meanwhile keeps the whole of the old one.
+  std::filesystem::create_hard_link(folder / "predict_null_odds.json", folder / "old");
   write_predictions(folder, "predict", {}, true);
+  EXPECT_EQ(read_file(folder / "old"), "{\n    \"1\": 0.10000000149011612,\n    \"2\": 0.0\n}\n");
   EXPECT_EQ(read_file(folder / "predict_null_odds.json"), "{}\n");
   std::filesystem::remove_all(folder);
   EXPECT_THAT([&] { write_predictions(folder, "eval", predictions, false); },

@@ -5,6 +5,9 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "trireme/base/error.h"
 #include "trireme/torch_ext/ops/bf16.h"
 #include "trireme/torch_ext/ops/optimizers.h"
@@ -21,6 +24,18 @@ std::vector<at::Tensor> chosen(const std::vector<at::Tensor>& from, const std::v
   std::vector<at::Tensor> result;
   for (size_t i : which) result.push_back(from[i]);
   return result;
+}
+
+// FNV-1a of eight bytes at a time, folded: some GB a second.
+void mix(uint64_t& hash, const at::Tensor& tensor) {
+  const at::Tensor flat = tensor.contiguous();
+  const auto* data = static_cast<const char*>(flat.const_data_ptr());
+  for (size_t at = 0, bytes = flat.nbytes(); at < bytes; at += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, data + at, std::min(sizeof word, bytes - at));
+    hash = (hash ^ word) * 0x100000001b3;
+    hash ^= hash >> 32;
+  }
 }
 
 }  // namespace
@@ -44,6 +59,16 @@ void AdamW::split_parameters() {
 at::Tensor AdamW::weight(size_t parameter) const {
   const at::Tensor value = parameters_[parameter].value.detach();
   return lower_halves_.empty() ? value : torch_ext::join_bf16(value, lower_halves_[parameter]);
+}
+
+uint64_t AdamW::fingerprint() const {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    mix(hash, weight(i));
+    if (steps_[i].item<float>() == 0) continue;
+    for (const auto* moments : {&exp_avgs_, &exp_avg_sqs_, &steps_}) mix(hash, (*moments)[i]);
+  }
+  return hash;
 }
 
 void AdamW::step(const std::vector<at::Tensor>& gradients, double learning_rate, double gradient_scale) {

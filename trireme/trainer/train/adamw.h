@@ -29,6 +29,10 @@ class AdamW {
   // A parameter's weight in fp32: a copy where it is held in halves.
   at::Tensor weight(size_t parameter) const;
 
+  // Of the weights, before they are split, and of the moments once there are any: ranks that have the same number begin with
+  // the same.
+  uint64_t fingerprint() const;
+
   // As torch.optim.AdamW's state_dict() has it, for the groups that transformers makes: HF's Trainer loads it, and we load
   // what HF's Trainer saved. InvalidArgument, naming `source`, for what does not fit; nothing is changed then.
   c10::IValue state_dict(double learning_rate, double initial_learning_rate) const;

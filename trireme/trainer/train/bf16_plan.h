@@ -8,7 +8,7 @@ namespace trireme::trainer {
 
 struct Bf16Plan {
   bool native = false;   // matrix products in bf16; else in fp32
-  std::string sentence;  // what was chosen and why
+  std::string sentence;  // what was chosen and why, on this rank
 };
 
 // By TRIREME_BF16, TRIREME_MAX_ISA and the CPU's own word, which a child process tries: virtual machines are known that

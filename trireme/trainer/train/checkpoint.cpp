@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <regex>
 
 #include "trireme/base/error.h"
 #include "trireme/trainer/files/files.h"
@@ -41,7 +42,8 @@ c10::IValue scheduler_state(const Training& training) {
   return state;
 }
 
-std::string our_state(const Standing& standing, int64_t samples, int64_t seed) {
+std::string our_state(const Training& training) {
+  const Standing& standing = training.standing();
   Json json;
   json["format"] = 1;
   json["global_step"] = standing.global_step;
@@ -53,18 +55,23 @@ std::string our_state(const Standing& standing, int64_t samples, int64_t seed) {
   json["loss_since_report"] = standing.loss_since_report;
   json["steps_since_report"] = standing.steps_since_report;
   json["tokens_seen"] = standing.tokens_seen;
-  json["samples"] = samples;
-  json["seed"] = seed;
+  json["samples"] = training.samples();
+  json["data_fingerprint"] = training.data_fingerprint();
+  json["seed"] = training.seed();
   return json.dump(2) + "\n";
 }
 
-Standing read_our_state(const fs::path& path, int64_t samples, int64_t seed) {
+Standing read_our_state(const fs::path& path, const std::vector<Feature>& features, int64_t seed) {
+  const auto samples = static_cast<int64_t>(features.size());
   const Json json = read_json(path);
   const JsonPlace state(json, path.string());
   if (state["format"].integer() != 1) state["format"].refuse("this version of trireme reads format 1");
   if (state["samples"].integer() != samples)
     state["samples"].refuse(str("the run had ", state["samples"].integer(), " features to train on, now there are ", samples,
                                 "; resume with the same training data and lengths"));
+  if (state.has("data_fingerprint") && state["data_fingerprint"].value() != fingerprint(features))
+    state["data_fingerprint"].refuse(
+        "the run trained on other data of the same size; resume with the same training data, tokenizer and lengths");
   if (state["seed"].integer() != seed)
     state["seed"].refuse(
         str("the run had seed ", state["seed"].integer(), ", not ", seed, "; samples would be lost and repeated"));
@@ -128,6 +135,17 @@ std::vector<std::pair<int64_t, fs::path>> checkpoints_in(const fs::path& output_
   return found;
 }
 
+// By name, so that nothing else is ever taken for it: checkpoints in the making or being removed, check_writable()'s probe,
+// and what a NewFile leaves of the files that a run writes.
+bool is_remains(const fs::path& entry) {
+  static const std::regex ours(
+      R"(\.partial-((old-)?checkpoint|probe)-\d+)"
+      R"(|(\.unfinished|\.partial-probe-\d+|model\.safetensors|config\.json|trainer_state\.json|(train|eval|predict|all)_results\.json)"
+      R"(|(eval|predict)_((nbest_)?predictions|null_odds)\.json)"
+      R"(|tokenizer\.json|tokenizer_config\.json|special_tokens_map\.json|added_tokens\.json|vocab\.(txt|json)|merges\.txt)\.\d+\.partial)");
+  return std::regex_match(entry.filename().string(), ours);
+}
+
 // Under another name first: what is half removed must not look like a checkpoint.
 void remove_checkpoint(const fs::path& checkpoint) {
   const fs::path doomed = checkpoint.parent_path() / str(kPartial, "old-", checkpoint.filename().string());
@@ -160,7 +178,7 @@ void save_checkpoint(const fs::path& output_dir, const QaModel& model, const Ada
                       optimizer.state_dict(training.learning_rate(), training.base_learning_rate()));
       save_torch_file(partial / "scheduler.pt", scheduler_state(training));
     }
-    write_file_atomically(partial / kOurState, our_state(training.standing(), training.samples(), training.seed()));
+    write_file_atomically(partial / kOurState, our_state(training));
     write_file_atomically(partial / "trainer_state.json", trainer_state);
     sync_folder(partial);
   } catch (...) {
@@ -174,7 +192,7 @@ void save_checkpoint(const fs::path& output_dir, const QaModel& model, const Ada
   if (!limit) return;
   const auto all = checkpoints_in(output_dir);
   for (size_t i = 0; i + static_cast<size_t>(std::max<int64_t>(1, *limit)) < all.size(); ++i)
-    remove_checkpoint(all[i].second);
+    if (all[i].second != final) remove_checkpoint(all[i].second);
 }
 
 std::optional<fs::path> last_checkpoint(const fs::path& output_dir) {
@@ -183,7 +201,29 @@ std::optional<fs::path> last_checkpoint(const fs::path& output_dir) {
   return all.empty() ? std::nullopt : std::optional(all.back().second);
 }
 
-int64_t step_of_checkpoint(const fs::path& checkpoint) { return step_of(checkpoint).value_or(0); }
+int64_t step_of_checkpoint(const fs::path& checkpoint) {
+  if (const auto step = step_of(checkpoint)) return *step;
+  const Json state = read_json(checkpoint / "trainer_state.json");
+  return JsonPlace(state, (checkpoint / "trainer_state.json").string())["global_step"].integer();
+}
+
+std::string clear_later_checkpoints(const fs::path& output_dir, int64_t step, bool remove) {
+  auto later = checkpoints_in(output_dir);
+  std::erase_if(
+      later, [&](const auto& each) { return each.first <= step || (!remove && !fs::exists(each.second / "optimizer.pt")); });
+  if (later.empty()) return "";
+  const std::string which =
+      later.size() == 1 ? later[0].second.filename().string() : str(later.size(), " checkpoints after step ", step);
+  if (remove) {
+    for (const auto& [number, checkpoint] : later) remove_checkpoint(checkpoint);
+    return str(output_dir.string(), ": ", which, " of an earlier run removed");
+  }
+  fs::path aside = output_dir / "earlier-1";
+  for (int n = 2; fs::exists(aside); ++n) aside = output_dir / str("earlier-", n);
+  make_directory(aside);
+  for (const auto& [number, checkpoint] : later) fs::rename(checkpoint, aside / checkpoint.filename());
+  return str(output_dir.string(), ": ", which, " of an earlier run moved to ", aside.string());
+}
 
 void mark_unfinished(const fs::path& output_dir) {
   write_file_atomically(output_dir / kUnfinished, "trireme qa trains into this folder; the file goes when it is done\n");
@@ -191,21 +231,25 @@ void mark_unfinished(const fs::path& output_dir) {
 
 void mark_finished(const fs::path& output_dir) { fs::remove(output_dir / kUnfinished); }
 
-bool is_unfinished(const fs::path& output_dir) { return fs::exists(output_dir / kUnfinished); }
+bool is_unfinished(const fs::path& output_dir) {
+  if (fs::exists(output_dir / kUnfinished)) return true;
+  // Killed before it could say so.
+  return std::all_of(fs::directory_iterator(output_dir), fs::directory_iterator(),
+                     [](const fs::directory_entry& entry) { return is_remains(entry.path()); });
+}
 
 void remove_remains(const fs::path& output_dir) {
-  if (!fs::is_directory(output_dir)) return;
   std::vector<fs::path> remains;
-  for (const fs::directory_entry& entry : fs::directory_iterator(output_dir)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(kPartial) || name.ends_with(".partial")) remains.push_back(entry.path());  // the latter: NewFile's
-  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(output_dir))
+    if (is_remains(entry.path())) remains.push_back(entry.path());
   for (const fs::path& each : remains) fs::remove_all(each);
 }
 
-Standing load_checkpoint(const fs::path& checkpoint, QaModel& model, AdamW& optimizer, int64_t samples, int64_t seed) {
-  const Standing standing = fs::exists(checkpoint / kOurState) ? read_our_state(checkpoint / kOurState, samples, seed)
-                                                               : read_hf_state(checkpoint / "trainer_state.json", samples);
+Standing load_checkpoint(const fs::path& checkpoint, QaModel& model, AdamW& optimizer, const std::vector<Feature>& features,
+                         int64_t seed) {
+  const Standing standing = fs::exists(checkpoint / kOurState)
+                                ? read_our_state(checkpoint / kOurState, features, seed)
+                                : read_hf_state(checkpoint / "trainer_state.json", static_cast<int64_t>(features.size()));
   const fs::path moments = checkpoint / "optimizer.pt";
   if (!fs::exists(moments))
     throw InvalidArgument(

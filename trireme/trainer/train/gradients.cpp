@@ -1,6 +1,7 @@
 #include "trireme/trainer/train/gradients.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
@@ -26,12 +27,17 @@ class Gradients::Hook : public torch::autograd::PostAccumulateGradHook {
   size_t parameter_;
 };
 
-Gradients::Gradients(std::vector<Parameter>& parameters, const World& world, int64_t bucket_bytes)
+Gradients::Gradients(std::vector<Parameter>& parameters, const World& world, int64_t micro_batches, int64_t bucket_bytes)
     : parameters_(parameters),
       group_(world.group()),
       bucket_of_(parameters.size()),
       values_(parameters.size()),
       has_value_(parameters.size()) {
+  if (micro_batches > 1 && parameters[0].value.scalar_type() == at::kBFloat16)
+    for (const Parameter& each : parameters) sums_.push_back(at::zeros(each.value.sizes(), at::kFloat));
+  if (has_hooks())
+    for (size_t i = 0; i < parameters.size(); ++i)
+      torch::autograd::impl::set_post_acc_grad_hooks(parameters[i].value, std::make_unique<Hook>(*this, i));
   if (!group_) return;
   int64_t bytes = 0;
   for (size_t i = parameters.size(); i-- > 0;) {
@@ -56,12 +62,10 @@ Gradients::Gradients(std::vector<Parameter>& parameters, const World& world, int
       offset += value.numel();
     }
   }
-  for (size_t i = 0; i < parameters.size(); ++i)
-    torch::autograd::impl::set_post_acc_grad_hooks(parameters[i].value, std::make_unique<Hook>(*this, i));
 }
 
 Gradients::~Gradients() {
-  if (!group_) return;
+  if (!has_hooks()) return;
   for (Parameter& parameter : parameters_) torch::autograd::impl::set_post_acc_grad_hooks(parameter.value, nullptr);
 }
 
@@ -79,12 +83,14 @@ void Gradients::begin(bool first, bool last) {
 void Gradients::arrived(size_t parameter) {
   const at::NoGradGuard no_grad;
   at::Tensor& grad = parameters_[parameter].value.mutable_grad();
+  const at::Tensor& sum = sums_.empty() ? values_[parameter] : sums_[parameter];
   if (has_value_[parameter])
-    values_[parameter].add_(grad);
+    sum.add_(grad);
   else
-    values_[parameter].copy_(grad);
+    sum.copy_(grad);
   has_value_[parameter] = true;
   grad.reset();
+  if (!group_) return;
   --buckets_[bucket_of_[parameter]]->missing;
   if (last_) send_ready();
 }
@@ -92,6 +98,9 @@ void Gradients::arrived(size_t parameter) {
 // In the order of the buckets, which is the same on every rank.
 void Gradients::send_ready() {
   while (sent_ < buckets_.size() && buckets_[sent_]->missing == 0) {
+    if (!sums_.empty())
+      for (size_t i : buckets_[sent_]->parameters)
+        if (has_value_[i]) values_[i].copy_(sums_[i]);
     std::vector<at::Tensor> tensors{buckets_[sent_]->flat};
     buckets_[sent_]->work = group_->allreduce(tensors, {});
     ++sent_;
@@ -102,8 +111,9 @@ void Gradients::finish() {
   const at::NoGradGuard no_grad;
   if (!group_) {
     for (size_t i = 0; i < parameters_.size(); ++i) {
-      const at::Tensor& grad = parameters_[i].value.grad();
-      values_[i] = grad.defined() ? grad : at::zeros_like(parameters_[i].value);
+      const at::Tensor& grad = sums_.empty() ? parameters_[i].value.grad() : sums_[i];
+      const bool is_there = sums_.empty() ? grad.defined() : has_value_[i];
+      values_[i] = is_there ? grad.to(parameters_[i].value.scalar_type()) : at::zeros_like(parameters_[i].value);
     }
     return;
   }

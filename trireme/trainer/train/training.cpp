@@ -8,12 +8,12 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
-#include <utility>
 
 #include "trireme/base/env.h"
 #include "trireme/base/error.h"
 #include "trireme/torch_ext/ops/ops.h"
 #include "trireme/torch_ext/ops/optimizers.h"
+#include "trireme/trainer/plan/dropout_seed.h"
 #include "trireme/trainer/train/seconds.h"
 
 namespace trireme::trainer {
@@ -21,14 +21,9 @@ namespace {
 
 // Dropout's masks come from torch's generator: put it where this micro-batch of this rank has it, in every run.
 void seed_generator(int64_t seed, int64_t step, int64_t micro_batch, int rank) {
-  uint64_t mixed = static_cast<uint64_t>(seed);
-  for (const int64_t each : {step, micro_batch, static_cast<int64_t>(rank)}) {
-    mixed = (mixed ^ static_cast<uint64_t>(each)) * 0x9e3779b97f4a7c15;
-    mixed ^= mixed >> 29;
-  }
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::scoped_lock lock(generator.mutex());
-  generator.set_current_seed(mixed);
+  generator.set_current_seed(dropout_seed(seed, step, micro_batch, rank));
 }
 
 int64_t samples_a_step(const QaOptions& options, const World& world) {
@@ -69,8 +64,9 @@ Training::Training(const QaOptions& options, const World& world, QaModel& model,
       optimizer_(optimizer),
       features_(features),
       pair_(pair),
+      data_fingerprint_(fingerprint(features)),
       costs_(costs_of(features, model.config())),
-      gradients_(model.parameters(), world, bucket_bytes(options)),
+      gradients_(model.parameters(), world, options.gradient_accumulation_steps, bucket_bytes(options)),
       sampler_(static_cast<int64_t>(features.size()), static_cast<uint64_t>(options.sampling_seed())),
       ledger_(ledger_of(world)) {
   if (features.empty()) throw InvalidArgument("there is nothing to train on: no features were made of the training data");
@@ -173,11 +169,10 @@ Training::StepSums Training::over_all_ranks(const StepSums& mine) const {
   return {sums[0].item<double>() > 0, sums[1].item<double>(), static_cast<int64_t>(sums[2].item<double>())};
 }
 
-StepsReport Training::report() {
+StepsReport Training::since_report() const {
   StepsReport report;
-  report.steps = std::exchange(standing_.steps_since_report, 0);
-  const double loss = std::exchange(standing_.loss_since_report, 0);
-  report.loss = report.steps > 0 ? loss / static_cast<double>(report.steps) : 0;
+  report.steps = standing_.steps_since_report;
+  report.loss = report.steps > 0 ? standing_.loss_since_report / static_cast<double>(report.steps) : 0;
   report.grad_norm = grad_norm_;
   report.learning_rate = learning_rate();
   if (tally_.seconds > 0) {
@@ -185,6 +180,13 @@ StepsReport Training::report() {
     report.tokens_a_second = static_cast<double>(tally_.tokens) / tally_.seconds;
     report.communication_share = tally_.wait_seconds / tally_.seconds;
   }
+  return report;
+}
+
+StepsReport Training::report() {
+  const StepsReport report = since_report();
+  standing_.steps_since_report = 0;
+  standing_.loss_since_report = 0;
   tally_ = {};
   return report;
 }

@@ -56,7 +56,8 @@ class Training {
   // `stop` is this rank's wish to end after it; whether any rank had one is stop_agreed(), the same on all.
   void step(bool stop = false);
   bool stop_agreed() const { return stop_agreed_; }
-  // What happened since the last call. With state_mutex() held, where another thread may save.
+  // What happened since the last report(), which begins a new count. With state_mutex() held, where another thread may save.
+  StepsReport since_report() const;
   StepsReport report();
   // Held while a step changes weights, moments and standing, which it does after its last word with the other ranks: whoever
   // holds it, on whichever thread, finds the last completed step, and needs nobody to save it.
@@ -71,6 +72,7 @@ class Training {
   double learning_rate() const { return schedule_.at(standing_.schedule_step); }
   double base_learning_rate() const { return schedule_.learning_rate; }
   int64_t samples() const { return sampler_.samples(); }  // of an epoch
+  uint64_t data_fingerprint() const { return data_fingerprint_; }
   int64_t seed() const { return options_.sampling_seed(); }
   // The elements of parameters that take part in products: all but the embeddings'.
   int64_t dense_parameters() const;
@@ -95,6 +97,7 @@ class Training {
   AdamW& optimizer_;
   const std::vector<Feature>& features_;
   const PairTemplate& pair_;
+  const uint64_t data_fingerprint_;
   const std::vector<float> costs_;
   Gradients gradients_;
   Sampler sampler_;
