@@ -4,9 +4,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <fstream>
+#include <stdexcept>
 
 #include "trireme/base/error.h"
 #include "trireme/ccl/comm/test_world.h"
@@ -241,6 +245,96 @@ TEST_P(Failures, LeavingIsNoErrorUntilItIsMissed) {
     std::string text = failure_of<PeerLost>(*world[rank], allreduce_of(data));
     EXPECT_TRUE(contains(text, "rank 1 has left")) << text;
   });
+}
+
+Operation message_op(OpKind kind, int peer, std::vector<float>& data) {
+  Operation op = allreduce_of(data);
+  op.kind = kind;
+  op.peer = peer;
+  return op;
+}
+
+// What a program's own reduction throws ends the operation and the communicator, not more.
+TEST_P(Failures, AReductionThatThrows) {
+  for (size_t count : {size_t{4}, size_t{50000}}) {
+    on_world(2, GetParam(), [&](Communicator& comm) {
+      std::vector<float> data(count, 1.0f);
+      Operation op = allreduce_of(data);
+      op.caller_waits = true;
+      op.reduction = Reduction::custom;
+      op.custom = [](const void*, void*, size_t, DataType) { throw std::runtime_error("no such sum"); };
+      EXPECT_TRUE(contains(failure_of<IoError>(comm, op), "no such sum"));
+      EXPECT_TRUE(contains(failure_of<IoError>(comm, barrier_op()), "no such sum"));
+    });
+  }
+}
+
+// What a child, forked now, returns; -signal where one ended it.
+template <class Body>
+int in_forked_child(Body body) {
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    body();
+    _exit(0);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+// The median, in milliseconds, of what eleven blocking calls took, with pauses in which whoever drives goes to sleep.
+double median_of_blocking_calls(Communicator& comm) {
+  std::vector<double> took;
+  for (int round = 0; round < 11; ++round) {
+    std::this_thread::sleep_for(milliseconds(15));
+    std::vector<float> data(16, 1.0f);
+    Operation op = allreduce_of(data);
+    op.caller_waits = true;
+    auto start = Clock::now();
+    comm.submit(std::move(op)).wait();
+    took.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+  }
+  std::sort(took.begin(), took.end());
+  return took[5];
+}
+
+// A receive that nothing comes for has a worker sleep with the turn, up to 100 ms at a time. A blocking call must not wait for that. In a
+// child, where each of the ranks can have a worker of its own, as in a process of its own.
+TEST_P(Failures, AReceiveThatWaitsDelaysNoBlockingCall) {
+  int ended = in_forked_child([&] {
+    ScopedEnv one_each("CCL_WORKER_COUNT", "2");
+    on_world(2, GetParam(), [&](Communicator& comm) {
+      const double before = median_of_blocking_calls(comm);
+      std::vector<float> incoming(2), outgoing(2, 5.0f);
+      Request receive = comm.submit(message_op(OpKind::recv, 1 - comm.rank(), incoming));
+      receive.hand_over();
+      std::this_thread::sleep_for(milliseconds(50));
+      EXPECT_LT(median_of_blocking_calls(comm), before + 30);
+      comm.submit(message_op(OpKind::send, 1 - comm.rank(), outgoing)).wait();
+      receive.wait();
+      EXPECT_EQ(incoming[1], 5.0f);
+    });
+    std::fflush(stdout);
+    _exit(HasFailure() ? 1 : 0);
+  });
+  EXPECT_EQ(ended, 0);
+}
+
+TEST_P(Failures, AWaitEndsAtItsOwnDeadline) {
+  ScopedEnv sleeps_at_once("CCL_SPIN_COUNT", "0"), by_the_caller("CCL_WORKER_OFFLOAD", "0");
+  auto world = make_world(2, GetParam());
+  std::vector<float> data(1000, 1.0f);
+  Request request = world[0]->submit(message_op(OpKind::recv, 1, data));
+  auto shortest = Clock::duration::max();
+  for (int round = 0; round < 5; ++round) {
+    auto start = Clock::now();
+    EXPECT_FALSE(request.wait_until(Deadline::after(milliseconds(20))));
+    shortest = std::min(shortest, Clock::now() - start);
+  }
+  EXPECT_GE(shortest, milliseconds(20));
+  EXPECT_LT(shortest, milliseconds(80));
+  world[0]->abort("enough");
 }
 
 TEST_P(Failures, TestNeverBlocks) {

@@ -60,6 +60,12 @@ size_t bytes_of(const Operation& op) {
 
 bool is_message(const Operation& op) { return op.kind == OpKind::send || op.kind == OpKind::recv; }
 
+// Of an operation that there was no memory to begin.
+Task failed(std::exception_ptr error) {
+  std::rethrow_exception(error);
+  co_return;
+}
+
 inline void pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -128,8 +134,16 @@ RequestPtr CommunicatorState::submit(Operation&& op) {
   bool caller_waits = op.caller_waits;
   RequestPtr request;
   if (fits_inline(topology_, op) && pending_.load(std::memory_order_acquire) == 0 && try_drive()) {
-    bool done = run_at_once(op, request);
-    stop_driving();
+    bool done = false;
+    {
+      const Turn turn(*this);
+      try {
+        done = run_at_once(op, request);
+      } catch (...) {  // also what a custom reduction throws
+        fail(std::current_exception());
+        std::rethrow_exception(error());
+      }
+    }
     if (done && op.on_finished) op.on_finished(nullptr);
     if (done) return nullptr;
   }
@@ -144,26 +158,20 @@ bool CommunicatorState::run_at_once(Operation& op, RequestPtr& request) {
   OpContext run(*context_, op, last_number_ + 1);
   if (pending_.load(std::memory_order_acquire) != 0 || !run.may_enter_now()) return false;
   ++last_number_;
-  try {
-    show_payload(run);
-    // A peer that is on its way is here before a pause would be over: 140 cycles on recent processors.
-    for (int round = 0; round < at_once_rounds_ && !run.all_entered_now(); ++round) {
-      if (round >= kRoundsWithoutPause) pause();
-    }
-    node_->wake_sleepers();
-    if (!run.all_entered_now()) {
-      request = make_request(op);
-      request->announced_as = last_number_;
-      collectives_.push_front(request);
-      start_next_collective();
-      return false;
-    }
-    finish_inline(run);
-  } catch (const Error&) {
-    fail(std::current_exception());
-    stop_driving();
-    std::rethrow_exception(error());
+  show_payload(run);
+  // A peer that is on its way is here before a pause would be over: 140 cycles on recent processors.
+  for (int round = 0; round < at_once_rounds_ && !run.all_entered_now(); ++round) {
+    if (round >= kRoundsWithoutPause) pause();
   }
+  node_->wake_sleepers();
+  if (!run.all_entered_now()) {
+    request = make_request(op);
+    request->announced_as = last_number_;
+    collectives_.push_front(request);
+    start_next_collective();
+    return false;
+  }
+  finish_inline(run);
   return true;
 }
 
@@ -185,11 +193,13 @@ RequestPtr CommunicatorState::enqueue(Operation& op) {
 void CommunicatorState::call_for_progress(RequestState& request) {
   bool small = bytes_of(request.op) <= kInlineSubmitBytes;
   if (small && try_drive()) {
-    // The peers are often here already: look for as long as calling a worker would take.
-    for (int round = 0; round < std::min(spin_rounds_, 200) && !request.finished; ++round) {
-      if (!poll()) pause();
+    {
+      const Turn turn(*this);
+      // The peers are often here already: look for as long as calling a worker would take.
+      for (int round = 0; round < std::min(spin_rounds_, 200) && !request.finished; ++round) {
+        if (!poll()) pause();
+      }
     }
-    stop_driving();
     if (request.finished.load(std::memory_order_acquire)) return;
   }
   if (asleep_.load(std::memory_order_seq_cst)) interrupt();
@@ -205,13 +215,17 @@ bool CommunicatorState::wait(RequestState& request, Deadline deadline) {
   bool drove_first = false;
   while (!request.finished.load(std::memory_order_acquire)) {
     if (deadline.passed()) return false;
-    if (try_drive()) {
+    if (!closed() && try_drive()) {
+      const Turn turn(*this);
       if (!drove_first) blocking_streak_.store(std::min(8, blocking_streak_.load(std::memory_order_relaxed) + 1), std::memory_order_relaxed);
       drove_first = true;
-      drive([&] { return request.finished.load(std::memory_order_relaxed) || (!deadline.is_never() && deadline.passed()); }, Patience::caller);
-      stop_driving();
+      auto stop = [&] { return request.finished.load(std::memory_order_relaxed) || (!deadline.is_never() && deadline.passed()) || closed(); };
+      drive(stop, Patience::caller, deadline);
       continue;
     }
+    // Who has the turn may sleep for something else, and not have seen this request. Either it is seen asleep here, or it looks into the
+    // inbox once more before it sleeps.
+    if (inbox_size_.load(std::memory_order_seq_cst) != 0 && asleep_.load(std::memory_order_seq_cst)) interrupt();
     std::unique_lock lock(wait_mutex_);
     blocked_.fetch_add(1, std::memory_order_seq_cst);
     wait_changed_.wait_for(lock, std::chrono::milliseconds(deadline.left_ms(50)),
@@ -228,12 +242,12 @@ void CommunicatorState::hand_over() {
 
 void CommunicatorState::nudge() {
   if (!try_drive()) return;
+  const Turn turn(*this);
   poll();
-  stop_driving();
 }
 
-void CommunicatorState::drive(const std::function<bool()>& stop, Patience patience) {
-  Idle idle{patience};
+void CommunicatorState::drive(const std::function<bool()>& stop, Patience patience, Deadline until) {
+  Idle idle{patience, until};
   while (!stop()) {
     if (poll()) idle.rounds = 0;
     else if (!stop()) this->idle(idle);
@@ -269,7 +283,7 @@ bool CommunicatorState::poll() {
   bool moved = inbox_size_.load(std::memory_order_acquire) != 0 && take_inbox();
   try {
     moved |= node_->read_from_peers([&] { return engine_.poll(); });
-  } catch (const Error&) {
+  } catch (...) {
     fail(std::current_exception());
     moved = true;
   }
@@ -307,22 +321,23 @@ bool CommunicatorState::start_next_collective() {
 }
 
 void CommunicatorState::start(const RequestPtr& request) {
-  if (is_message(request->op)) {
-    request->task = point_to_point(*request);
-  } else {
-    bool announced = request->announced_as != 0;
-    request->number = announced ? request->announced_as : ++last_number_;
-    request->run = std::make_unique<OpContext>(*context_, request->op, request->number);
-    request->task = announced ? meet_inline(*request->run, true) : run_collective(*request->run);
-  }
   try {
+    request->task = is_message(request->op) ? point_to_point(*request) : collective(*request);
     node_->read_from_peers([&] { request->task.start(); });
-  } catch (const Error&) {
+  } catch (...) {
     fail(std::current_exception());
+    if (request->task.done()) request->task = failed(std::current_exception());
     request->task.start();  // to its first wait, which throws
   }
   // What it posted before it threw must not be touched again.
   if (request->task.done() && request->task.error()) fail(request->task.error());
+}
+
+Task CommunicatorState::collective(RequestState& request) {
+  bool announced = request.announced_as != 0;
+  request.number = announced ? request.announced_as : ++last_number_;
+  request.run = std::make_unique<OpContext>(*context_, request.op, request.number);
+  return announced ? meet_inline(*request.run, true) : run_collective(*request.run);
 }
 
 Task CommunicatorState::point_to_point(RequestState& request) {
@@ -417,16 +432,16 @@ void CommunicatorState::idle(Idle& idle) {
     return;
   }
   check_deadlines();
-  sleep();
+  sleep(idle.until);
 }
 
-void CommunicatorState::sleep() {
+void CommunicatorState::sleep(Deadline until) {
   using std::chrono::microseconds;
   std::vector<pollfd> fds;
   if (!topology_.one_host()) engine_.add_poll_fds(fds);
   const ProgressWait* only = engine_.only_progress_wait();
   node_->set_waits_for(engine_.awaited_rank());
-  Deadline wake = Deadline::after(std::chrono::milliseconds(100));
+  Deadline wake = Deadline::earlier(until, Deadline::after(std::chrono::milliseconds(100)));
   if (collective_started_) wake = Deadline::earlier(wake, collectives_.front()->deadline);
   for (const RequestPtr& message : messages_) wake = Deadline::earlier(wake, message->deadline);
   int timeout_ms = wake.left_ms(100);

@@ -98,12 +98,22 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   }
   // How often somebody has taken the turn.
   uint64_t turns() const { return turns_.load(std::memory_order_relaxed); }
-  // Drives until there is no more work, or `stop`. The caller has the turn.
+  // Drives until `stop`, which it asks again no later than `until`. The caller has the turn.
   enum class Patience { caller, worker };
-  void drive(const std::function<bool()>& stop, Patience patience);
+  void drive(const std::function<bool()>& stop, Patience patience, Deadline until = Deadline::never());
   // A few rounds, without sleeping: for a thread that has several communicators to look after.
   bool drive_briefly();
   void stop_driving();
+  // Gives the turn back at the end of a scope, whatever ends it.
+  class Turn {
+   public:
+    explicit Turn(CommunicatorState& owner) : owner_(owner) {}
+    ~Turn() noexcept(false) { owner_.stop_driving(); }
+    Turn(const Turn&) = delete;
+
+   private:
+    CommunicatorState& owner_;
+  };
   // Makes a sleeping driver look up.
   void interrupt();
   std::atomic<bool> looked_after{false};  // a worker looks in now and then without being called
@@ -130,12 +140,14 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::string missing_ranks(const RequestState& request);
   struct Idle {
     Patience patience;
+    Deadline until;
     int rounds = 0;
     std::chrono::steady_clock::time_point since{};
   };
   void idle(Idle& idle);
-  void sleep();
+  void sleep(Deadline until);
   void remember_waits();
+  Task collective(RequestState& request);
   Task point_to_point(RequestState& request);
   void watch_peers();
   void peer_died(int rank, const std::string& how);

@@ -180,6 +180,7 @@ bool Workers::serve(Worker& worker) {
 
 // The worker has the turn. Alone, a communicator is driven to its end; among several each gets a little.
 bool Workers::drive(Worker& worker, CommunicatorState& communicator, bool alone) {
+  const CommunicatorState::Turn turn(communicator);
   bool moved = true;
   communicator.worker_took_over();
   if (alone) {
@@ -194,7 +195,6 @@ bool Workers::drive(Worker& worker, CommunicatorState& communicator, bool alone)
   } else {
     moved = communicator.drive_briefly();
   }
-  communicator.stop_driving();
   return moved;
 }
 
