@@ -17,7 +17,7 @@ struct RequestState;
 class CommunicatorState;
 
 // An operation under way. Copies refer to the same operation. Any thread may test or wait, several at once.
-// Dropping a request does not cancel it: its buffers must live until it is complete.
+// Dropping a request does not cancel it: its buffers must live until it is complete, or until its communicator is gone: that ends it with Aborted.
 class Request {
  public:
   Request() = default;  // a complete one

@@ -254,6 +254,31 @@ Operation message_op(OpKind kind, int peer, std::vector<float>& data) {
   return op;
 }
 
+// Nobody would carry it out any more: whoever still waits for it learns that.
+TEST_P(Failures, ClosingEndsWhatIsPending) {
+  auto world = make_world(2, GetParam());
+  std::vector<float> data(100000, 1.0f);
+  Request receive = world[0]->submit(message_op(OpKind::recv, 1, data));
+  std::thread waiter([&] { EXPECT_THROW(receive.wait(), Aborted); });
+  std::this_thread::sleep_for(milliseconds(20));
+  world[0].reset();
+  waiter.join();
+  EXPECT_THROW(receive.test(), Aborted);
+  // It left in good order.
+  EXPECT_EQ(world[1]->error(), nullptr);
+}
+
+// The others count on it, so they must learn of it rather than go on with what is not there.
+TEST_P(Failures, ClosingWithACollectiveUnderWayEndsItEverywhere) {
+  auto world = make_world(2, GetParam());
+  std::vector<float> mine(100000, 1.0f), theirs(100000, 1.0f);
+  Request request = world[0]->submit(allreduce_of(mine));
+  world[0].reset();
+  EXPECT_THROW(request.wait(), Aborted);
+  std::string text = failure_of<Error>(*world[1], allreduce_of(theirs));
+  EXPECT_TRUE(contains(text, "rank 0")) << text;
+}
+
 // What a program's own reduction throws ends the operation and the communicator, not more.
 TEST_P(Failures, AReductionThatThrows) {
   for (size_t count : {size_t{4}, size_t{50000}}) {
@@ -451,6 +476,18 @@ void expect_at_most(const char* what, long limit, Count count) {
   Deadline patience = Deadline::after(milliseconds(20000));
   while (count() > limit && !patience.passed()) std::this_thread::sleep_for(milliseconds(5));
   EXPECT_LE(count(), limit) << what;
+}
+
+TEST(Leaks, ClosingWithSomethingPendingLeavesNothing) {
+  std::vector<float> data(10);
+  auto use = [&] {
+    auto world = make_world(2, Wiring::processes);
+    world[0]->submit(message_op(OpKind::recv, 1, data));
+  };
+  use();  // what is opened once
+  int descriptors = entries_of("/proc/self/fd");
+  for (int i = 0; i < 5; ++i) use();
+  expect_at_most("descriptors", descriptors, [] { return entries_of("/proc/self/fd"); });
 }
 
 // A thousand in all, 256 of them at once.

@@ -126,6 +126,8 @@ void CommunicatorState::close() {
   // What is queued must still get out; then the streams end.
   interrupt();
   while (driving_.exchange(true)) std::this_thread::yield();
+  const Turn turn(*this);
+  end_collective_under_way();
   const Deadline patience = Deadline::after(std::chrono::seconds(5));
   const bool orderly = !poisoned_.load();
   std::vector<pollfd> connections;
@@ -156,6 +158,29 @@ void CommunicatorState::close() {
                         [](const pollfd& each) { return has_unacknowledged(each.fd); });
   };
   while (orderly && !arrived() && !patience.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  end_pending();
+}
+
+// The others are in the midst of it, and who leaves counts as come to every step: they must not go on with what is not there.
+void CommunicatorState::end_collective_under_way() {
+  if (engine_.failure() || !has_work()) return;
+  poll();  // it may need no more than a look
+  if (engine_.failure() || !collective_started_) return;
+  const RequestState& running = *collectives_.front();
+  fail(std::make_exception_ptr(Aborted(str("rank ", topology_.rank, ": operation #", running.number, ": ", ccl::describe(running.op),
+                                           ": the communicator was closed on this rank before it was complete"))));
+}
+
+// Nobody will drive what is still pending, so it ends here. The others need not be told: this rank has left.
+void CommunicatorState::end_pending() {
+  if (!error()) {
+    std::lock_guard lock(poison_mutex_);
+    poison_ = std::make_exception_ptr(Aborted("the communicator was closed before it was complete"));
+    poisoned_.store(true, std::memory_order_release);
+    engine_.fail(poison_);
+    messenger_->forget_all();
+  }
+  poll();
 }
 
 }  // namespace trireme::ccl

@@ -394,7 +394,7 @@ bool CommunicatorState::reap() {
 // A task that ended in an exception ends the communicator; its request fails with the first cause, which may be another's.
 void CommunicatorState::end(const RequestPtr& request) {
   bool failed = request->task.error() != nullptr;
-  if (failed) fail(request->task.error());
+  if (failed && !engine_.failure()) fail(request->task.error());
   finish(request, failed ? error() : nullptr);
 }
 

@@ -66,7 +66,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   ~CommunicatorState();
   // After construction, when shared_from_this works: begins to watch the peers.
   void open();
-  // Orderly end: tells the others, stops watching.
+  // Orderly end: tells the others, stops watching. What is still pending fails with Aborted; a collective under way then fails on all ranks.
   void close();
 
   const Topology& topology() const { return topology_; }
@@ -134,6 +134,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void finish(const RequestPtr& request, std::exception_ptr error);
   void fail(const std::exception_ptr& error);
   void await_first_cause();
+  void end_collective_under_way();
+  void end_pending();
   void poison(PoisonNote note, int except);
   void check_deadlines();
   void check_deadline(const RequestState& request);
