@@ -59,6 +59,7 @@ struct CommunicatorOptions {
 // Owns its sockets, shared memory and its place in the progress engine. Threads may share it; operations run in the order of
 // submission (point-to-point ones: in order per peer and tag). Submitting never blocks on a peer. After a loss, a mismatch, a timeout
 // or abort() it is poisoned: every pending and later operation fails at once with the error that names the cause.
+// A forked child may drop its copy and ask it for rank and size; whatever needs the other ranks throws InvalidArgument there.
 class Communicator {
  public:
   // Collective over `size` ranks. Throws Timeout or IoError naming who did not come.

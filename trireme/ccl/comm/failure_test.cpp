@@ -1,6 +1,8 @@
 // What happens when something goes wrong: mismatches, deadlines, abort, a rank that leaves, bad arguments. Killed processes and cut
 // networks are tested in tests/multiprocess and tests/cluster.
 #include <dirent.h>
+#include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -398,6 +400,38 @@ TEST_P(Failures, CommunicatorsDoNotWaitForEachOther) {
   });
 }
 
+// Its copy of the parent's communicators is of no use to a child, but does no harm: not to it, not to the parent.
+TEST_P(Failures, AForkedChildLeavesItsParentsCommunicatorAlone) {
+  auto world = make_world(2, GetParam());
+  static std::vector<std::shared_ptr<Communicator>> kept;  // goes when the process exits
+  std::vector<float> data(8);
+  Request pending = world[0]->submit(message_op(OpKind::recv, 1, data));
+  EXPECT_EQ(in_forked_child([&] { world.clear(); }), 0);
+  EXPECT_EQ(in_forked_child([&] {
+    kept = world;
+    exit(0);
+  }), 0);
+  EXPECT_EQ(in_forked_child([&] {
+    world[0]->abort("of the child");
+    bool told = contains(failure_of<InvalidArgument>(*world[0], barrier_op()), "belongs to the parent process");
+    bool refused = false;
+    try {
+      pending.wait();
+    } catch (const InvalidArgument&) {
+      refused = true;
+    }
+    _exit(told && refused && world[0]->error() == nullptr && world[0]->rank() == 0 ? 0 : 1);
+  }), 0);
+  on_ranks(2, [&](int rank) {
+    std::vector<float> sums(1000, 1.0f);
+    world[rank]->submit(allreduce_of(sums)).wait();
+    EXPECT_EQ(sums[999], 2.0f);
+    sums.resize(8);
+    if (rank == 1) world[rank]->submit(message_op(OpKind::send, 0, sums)).wait();
+  });
+  pending.wait();
+}
+
 INSTANTIATE_TEST_SUITE_P(Wirings, Failures,
                          testing::Values(Wiring::threads, Wiring::staged, Wiring::processes, Wiring::two_hosts, Wiring::all_apart),
                          [](const auto& info) { return name_of(info.param); });
@@ -468,6 +502,20 @@ TEST(Forks, AChildMakesCommunicatorsOfItsOwn) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   EXPECT_EQ(sums(), 2);
+}
+
+// It inherits the handler of SIGUSR1, but not the descriptor that the handler writes to.
+TEST(Forks, ASignalWritesIntoNoFileOfAChild) {
+  auto world = make_world(2, Wiring::processes);
+  EXPECT_EQ(in_forked_child([] {
+    FILE* own[40] = {};
+    for (FILE*& file : own) file = tmpfile();
+    raise(SIGUSR1);
+    for (FILE* file : own) {
+      struct stat status {};
+      if (!file || fstat(fileno(file), &status) != 0 || status.st_size != 0) _exit(1);
+    }
+  }), 0);
 }
 
 // A worker that the scheduler keeps waiting holds on to the last communicators for as long.

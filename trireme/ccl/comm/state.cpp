@@ -125,7 +125,14 @@ CommunicatorState::~CommunicatorState() = default;
 
 // ---- submitting and waiting
 
+void CommunicatorState::refuse_forked_child() const {
+  if (!in_forked_child()) return;
+  throw InvalidArgument(str("this communicator belongs to the parent process, as its rank ", topology_.rank,
+                            "; a forked child cannot use it. Make one in the child, or use it in the parent."));
+}
+
 RequestPtr CommunicatorState::submit(Operation&& op) {
+  refuse_forked_child();
   validate(op, topology_.rank, topology_.size());
   if (op.kind == OpKind::allreduce || op.kind == OpKind::reduce || op.kind == OpKind::reduce_scatter) {
     Reducer(op.type, op.reduction, topology_.size(), op.custom);  // throws where the pair has no meaning
@@ -212,6 +219,7 @@ void CommunicatorState::call_for_progress(RequestState& request) {
 }
 
 bool CommunicatorState::wait(RequestState& request, Deadline deadline) {
+  if (!request.finished.load(std::memory_order_acquire)) refuse_forked_child();
   bool drove_first = false;
   while (!request.finished.load(std::memory_order_acquire)) {
     if (deadline.passed()) return false;
@@ -236,11 +244,13 @@ bool CommunicatorState::wait(RequestState& request, Deadline deadline) {
 }
 
 void CommunicatorState::hand_over() {
+  refuse_forked_child();
   if (offload_) Workers::instance().call(shared_from_this());
   if (asleep_.load(std::memory_order_seq_cst)) interrupt();
 }
 
 void CommunicatorState::nudge() {
+  refuse_forked_child();
   if (!try_drive()) return;
   const Turn turn(*this);
   poll();
@@ -537,6 +547,7 @@ void CommunicatorState::poison(PoisonNote note, int except) {
 }
 
 void CommunicatorState::abort(const std::string& reason) {
+  if (in_forked_child()) return;
   poison({PoisonNote::aborted, topology_.rank, str("aborted by rank ", topology_.rank, reason.empty() ? "" : ": ", reason)}, -1);
   // If nobody drives, nobody would notice.
   interrupt();
@@ -544,6 +555,7 @@ void CommunicatorState::abort(const std::string& reason) {
 }
 
 std::exception_ptr CommunicatorState::error() {
+  if (in_forked_child()) return nullptr;
   std::lock_guard lock(poison_mutex_);
   if (!poison_ && node_->poisoned()) {
     poison_ = node_->poison_note().to_exception();
@@ -586,6 +598,7 @@ void CommunicatorState::remember_waits() {
 }
 
 std::string CommunicatorState::report() {
+  if (in_forked_child()) return str("rank ", topology_.rank, ": of the parent process");
   std::lock_guard lock(report_mutex_);
   std::string text = str("rank ", topology_.rank, ": ", !has_work() ? "nothing under way" : waits_.empty() ? "working" : waits_);
   for (size_t peer = 0; peer < waited_.size(); ++peer) {

@@ -17,6 +17,7 @@
 #include "trireme/base/deadline.h"
 #include "trireme/ccl/algorithms/op_context.h"
 #include "trireme/ccl/bootstrap/control.h"
+#include "trireme/ccl/bootstrap/forked_child.h"
 #include "trireme/ccl/bootstrap/frame.h"
 #include "trireme/ccl/comm/communicator.h"
 #include "trireme/ccl/engine/engine.h"
@@ -68,6 +69,9 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void open();
   // Orderly end: tells the others, stops watching. What is still pending fails with Aborted; a collective under way then fails on all ranks.
   void close();
+  // This process was forked from the one that made the communicator. It has none of the threads, descriptors and memory that this speaks of:
+  // close(), abort() and report() do nothing here, submit() and wait() throw InvalidArgument.
+  bool in_forked_child() const { return generation_ != fork_generation(); }
 
   const Topology& topology() const { return topology_; }
   const CommunicatorOptions& options() const { return options_; }
@@ -121,6 +125,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
 
  private:
   std::string describe_ways() const;
+  void refuse_forked_child() const;
   bool run_at_once(Operation& op, RequestPtr& request);
   RequestPtr make_request(Operation& op);
   RequestPtr enqueue(Operation& op);
@@ -158,6 +163,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void tell(int fd, const std::string& frame);
 
   static inline std::atomic<size_t> created_{0};
+  const unsigned generation_ = fork_generation();
   const size_t creation_number_ = created_.fetch_add(1, std::memory_order_relaxed);
   CommunicatorOptions options_;
   Topology topology_;

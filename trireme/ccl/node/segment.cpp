@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/ccl/bootstrap/forked_child.h"
 
 namespace trireme::ccl {
 namespace {
@@ -68,7 +69,10 @@ void Segment::map(int fd, bool in_process) {
   if (memory == MAP_FAILED) throw IoError(errno_message("mapping a communicator's shared memory", errno));
   // A forked child (a DataLoader's worker) has no business in it.
   madvise(memory, bytes, MADV_DONTFORK);
-  memory_ = std::shared_ptr<std::byte>(static_cast<std::byte*>(memory), [bytes](std::byte* base) { munmap(base, bytes); });
+  // There, something else may lie at its address.
+  memory_ = std::shared_ptr<std::byte>(static_cast<std::byte*>(memory), [bytes, made = fork_generation()](std::byte* base) {
+    if (made == fork_generation()) munmap(base, bytes);
+  });
 }
 
 }  // namespace trireme::ccl
