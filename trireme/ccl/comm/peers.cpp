@@ -44,15 +44,10 @@ void CommunicatorState::open() { watch_peers(); }
 
 void CommunicatorState::watch_peers() {
   std::weak_ptr<CommunicatorState> weak = weak_from_this();
-  for (const LocalPeer& peer : local_peers_) {
-    if (access_ == PeerMemory::Access::same_process || peer.pid == getpid() || peer.pid == 0) continue;
-    auto pidfd = open_pidfd(peer.pid);
-    if (!pidfd) {
-      peer_died(peer.global_rank, "its process is gone");
-      continue;
-    }
-    pidfds_.push_back(pidfd);
-    watches_.push_back(Watcher::instance().watch(pidfd->get(), [weak, rank = peer.global_rank, pid = peer.pid] {
+  for (const PeerProcess& process : processes_) {
+    if (process.gone) peer_died(process.rank, str("its process ", process.pid, " is gone"));
+    if (!process.pidfd) continue;  // its control connection shows when it ends
+    watches_.push_back(Watcher::instance().watch(process.pidfd->get(), [weak, rank = process.rank, pid = process.pid] {
       if (auto self = weak.lock()) self->peer_died(rank, str("its process ", pid, " ended"));
       return false;
     }));

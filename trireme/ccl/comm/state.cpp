@@ -91,7 +91,8 @@ CommunicatorState::CommunicatorState(CommunicatorParts parts)
       control_(std::move(parts.control)),
       local_peers_(parts.local.members),
       access_(parts.local.access),
-      departed_(static_cast<size_t>(topology_.size())) {
+      departed_(static_cast<size_t>(topology_.size())),
+      processes_(std::move(parts.processes)) {
   std::vector<int> global_ranks;
   for (const LocalPeer& peer : local_peers_) global_ranks.push_back(peer.global_rank);
   node_ = std::make_unique<Node>(engine_, std::move(parts.local.segment), parts.local.me, std::move(global_ranks),

@@ -47,12 +47,21 @@ struct RequestState {
 };
 using RequestPtr = std::shared_ptr<RequestState>;
 
+// The process of another rank of this host, by which its end is seen at once.
+struct PeerProcess {
+  int rank = 0;
+  pid_t pid = 0;
+  std::shared_ptr<ProcessFd> pidfd;  // null: gone, or it cannot be watched
+  bool gone = false;
+};
+
 // What creation hands over.
 struct CommunicatorParts {
   int rank = 0;
   std::vector<int> hosts;
   std::vector<std::string> host_names;
   LocalGroup local;
+  std::vector<PeerProcess> processes;
   std::vector<std::vector<std::unique_ptr<Stream>>> streams;  // by rank; empty for ranks of this host
   std::vector<std::string> ways;  // by rank, on several hosts: interface and address of its connections to the others
   std::unique_ptr<BulkLane> bulk;
@@ -219,7 +228,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::atomic<bool> closing_{false};
   std::vector<bool> departed_;  // ranks that said they were leaving; under poison_mutex_
   std::vector<uint64_t> watches_;
-  std::vector<std::shared_ptr<ProcessFd>> pidfds_;
+  std::vector<PeerProcess> processes_;
   std::vector<std::unique_ptr<FrameAssembler>> notices_;  // by rank, where there is a control connection
 };
 

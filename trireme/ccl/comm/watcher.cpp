@@ -95,16 +95,18 @@ void Watcher::dispatch(int fd) {
   if (again && watches_.count(fd) != 0) arm(fd, EPOLL_CTL_MOD);
 }
 
-std::shared_ptr<ProcessFd> open_pidfd(pid_t pid) {
+std::shared_ptr<ProcessFd> open_pidfd(pid_t pid, bool& gone) {
   static std::mutex mutex;
   static std::map<pid_t, std::weak_ptr<ProcessFd>> known;
   std::lock_guard lock(mutex);
+  gone = false;
   if (auto shared = known[pid].lock(); shared && *shared) {
     // The number may have been given to another process since: a readable pidfd is a dead process.
     pollfd dead{shared->get(), POLLIN, 0};
     if (::poll(&dead, 1, 0) == 0) return shared;
   }
   UniqueFd fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  gone = !fd && errno == ESRCH;
   if (!fd) return nullptr;
   auto shared = std::make_shared<ProcessFd>(std::move(fd));
   known[pid] = shared;

@@ -48,7 +48,8 @@ class Watcher {
   std::thread thread_;
 };
 
-// A pidfd for a process of this host, shared by all communicators; null when the process is gone or the kernel has none to give.
-std::shared_ptr<ProcessFd> open_pidfd(pid_t pid);
+// A pidfd for a process of this host, shared by all communicators; null, with `gone` set, when there is no such process, and null where there
+// is none to be had: an old kernel, a sandbox, too many open files.
+std::shared_ptr<ProcessFd> open_pidfd(pid_t pid, bool& gone);
 
 }  // namespace trireme::ccl
