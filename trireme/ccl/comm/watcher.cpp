@@ -19,7 +19,11 @@ Watcher& Watcher::instance() {
   return watcher.get();
 }
 
-Watcher::~Watcher() {
+void Watcher::stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
   if (!thread_.joinable()) return;
   uint64_t one = 1;
   [[maybe_unused]] ssize_t written = ::write(stop_.get(), &one, sizeof one);
@@ -45,6 +49,7 @@ void Watcher::arm(int fd, int operation) {
 
 uint64_t Watcher::watch(int fd, Callback callback) {
   std::lock_guard lock(mutex_);
+  if (stopped_) return 0;
   start();
   uint64_t id = next_id_++;
   auto& callbacks = watches_[fd];

@@ -15,7 +15,7 @@ SharedRegion::~SharedRegion() {
 }
 
 SharedHeap& SharedHeap::instance() {
-  static SharedHeap heap;
+  static SharedHeap& heap = *new SharedHeap;  // never destroyed: a program's static objects may still use it
   return heap;
 }
 
