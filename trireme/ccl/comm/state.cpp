@@ -504,6 +504,16 @@ std::string CommunicatorState::missing_ranks(const RequestState& request) {
     }
   }
   std::string waits = engine_.describe_waits();
+  // What is known of ranks of other hosts is what this rank waits for: those may be all that are missing, or not.
+  std::string silent, heard;
+  if (!is_message(request.op)) {
+    for (const Messenger::Awaited& from : messenger_->awaited()) {
+      std::string& list = from.heard ? heard : silent;
+      list += str(list.empty() ? "" : ", ", "rank ", from.peer);
+    }
+  }
+  if (!silent.empty()) waits = str(silent, ", of which nothing has come yet; others may be missing");
+  else if (!heard.empty()) waits = str(heard, ", which called it and may itself wait for others");
   // A rank that is here may itself be held up by one that is not.
   for (int peer = 0; peer < node_->size(); ++peer) {
     int culprit = node_->waits_for(peer);
