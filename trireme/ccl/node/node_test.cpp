@@ -156,5 +156,11 @@ TEST(SharedBuffers, APeerThatIsGoneIsNamed) {
   SharedHeap::instance().release(data);
 }
 
+TEST(Segment, RefusesTooLittleStagingMemoryForItsRanks) {
+  EXPECT_THROW(Segment::create(2, 4096, true), InvalidArgument);
+  EXPECT_THROW(Segment::create(256, 16384, true), InvalidArgument);
+  EXPECT_NO_THROW(Segment::create(256, 65536, true));
+}
+
 }  // namespace
 }  // namespace trireme::ccl

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -15,6 +16,9 @@ namespace {
 constexpr size_t kPage = 4096;
 
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+// The leaders of hosts leave small results here, two in turn; staged transfers need two slots with a cache line for each rank.
+size_t least_staging_bytes(int ranks) { return std::max(2 * kInlineBytes, 2 * static_cast<size_t>(ranks) * kCacheLine); }
 
 }  // namespace
 
@@ -37,6 +41,9 @@ SegmentLayout::SegmentLayout(int rank_count, size_t staging)
 }
 
 Segment Segment::create(int ranks, size_t staging_bytes, bool in_process) {
+  if (size_t needed = least_staging_bytes(ranks); staging_bytes < needed) {
+    throw InvalidArgument(str("TRIREME_SEGMENT_BYTES = ", staging_bytes, ": ", ranks, " ranks on one host need at least ", needed));
+  }
   Segment segment(SegmentLayout(ranks, staging_bytes));
   int fd = -1;
   if (!in_process) {
