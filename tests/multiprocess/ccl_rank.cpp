@@ -5,14 +5,26 @@
 //   --fork-child       fork a child that does nothing but live for 60 s
 //   --once-after MS    a single allreduce, begun after that long
 //   --check            every result is checked
+//   --shared           each operation has a new buffer of the library's shared memory
+//   --no-pidfd         as on a kernel, or in a sandbox, that has no pidfd_open
 // A failure prints "failed after MS ms: TYPE: MESSAGE" (the time since the operation began) and exits 3.
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
+#include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/multiprocess/meet.h"
@@ -32,6 +44,8 @@ struct Options {
   bool fork_child = false;
   long once_after_ms = -1;
   bool check = false;
+  bool shared = false;
+  bool no_pidfd = false;
 };
 
 Options parse(int argc, char** argv) {
@@ -45,6 +59,8 @@ Options parse(int argc, char** argv) {
     else if (name == "--once-after") options.once_after_ms = static_cast<long>(value());
     else if (name == "--fork-child") options.fork_child = true;
     else if (name == "--check") options.check = true;
+    else if (name == "--shared") options.shared = true;
+    else if (name == "--no-pidfd") options.no_pidfd = true;
     else throw InvalidArgument("unknown argument " + name);
   }
   return options;
@@ -63,7 +79,37 @@ std::string type_name(const std::exception& error) {
   return "Error";
 }
 
+void refuse_pidfd_open() {
+  sock_filter program[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+                           BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  sock_fprog filter{std::size(program), program};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) {
+    throw IoError(errno_message("refusing pidfd_open", errno));
+  }
+}
+
+// Where an operation finds its data: private memory, kept, or a buffer of shared memory, released when the next one is asked for.
+class Buffer {
+ public:
+  Buffer(size_t count, bool shared) : shared_(shared), count_(count), kept_(shared ? 0 : count) {}
+  ~Buffer() { release(); }
+  std::span<float> next() {
+    if (!shared_) return kept_;
+    release();
+    data_ = static_cast<float*>(Communicator::allocate_shared(count_ * sizeof(float)));
+    return {data_, count_};
+  }
+
+ private:
+  void release() { Communicator::release_shared(std::exchange(data_, nullptr)); }
+  bool shared_;
+  size_t count_;
+  std::vector<float> kept_;
+  float* data_ = nullptr;
+};
+
 int run(const Options& options) {
+  if (options.no_pidfd) refuse_pidfd_open();
   Place place = place_from_environment();
   auto store = meet(place);
   CommunicatorOptions comm_options;
@@ -75,18 +121,19 @@ int run(const Options& options) {
   }
   say("ready: " + comm->describe());
   if (options.once_after_ms >= 0) std::this_thread::sleep_for(milliseconds(options.once_after_ms));
-  std::vector<float> data(std::max<size_t>(1, options.bytes / 4));
+  Buffer buffer(std::max<size_t>(1, options.bytes / 4), options.shared);
   Operation op;
   op.kind = OpKind::allreduce;
   op.type = DataType::float32;
   op.count = options.bytes / 4;
-  op.send_buffer = op.recv_buffer = data.data();
   auto end = Clock::now() + std::chrono::duration<double>(options.seconds);
   long count = 0;
   auto began = Clock::now();
   try {
     // All ranks must agree on when to stop: one element says whether somebody wants to.
     for (bool more = true; more; ++count) {
+      std::span<float> data = buffer.next();
+      op.send_buffer = op.recv_buffer = data.data();
       std::fill(data.begin(), data.end(), 1.0f);
       data[0] = Clock::now() < end && options.once_after_ms < 0 ? 1.0f : 0.0f;
       began = Clock::now();

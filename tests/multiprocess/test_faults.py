@@ -7,6 +7,25 @@ import time
 import pytest
 
 from tests.multiprocess.ccl_ranks import failure, start
+from tests.multiprocess.holdings import held_by, still_held
+
+
+def expect_survivors_name(ranks, victim):
+    """Kills one of the ranks: the others must fail at once, for that reason, and nothing may be left of the job."""
+    held = held_by(ranks.living())
+    killed = time.monotonic()
+    ranks.kill(victim)
+    survivors = [rank for rank in range(ranks.size) if rank != victim]
+    codes = ranks.wait(timeout_s=5)
+    assert time.monotonic() - killed < 1.5
+    assert [codes[rank] for rank in survivors] == [3] * len(survivors)
+    for rank in survivors:
+        _, kind, message = failure(ranks, rank)
+        assert kind == "PeerLost" and f"rank {victim}" in message, message
+    assert not ranks.living()
+    # Shared memory has no name, and neither has a UNIX socket: they are gone with the last process that holds them.
+    assert held.memory and held.sockets and not held.named_memory, held
+    assert not still_held(held)
 
 
 @pytest.mark.parametrize("victim", [0, 1])
@@ -15,17 +34,24 @@ from tests.multiprocess.ccl_ranks import failure, start
 def test_killed_rank_is_named_within_a_second(tmp_path, victim, size_bytes, direct):
     with start(tmp_path, 3, "--bytes", size_bytes, "--seconds", 30, TRIREME_DIRECT_READ=direct) as ranks:
         time.sleep(0.3)
-        killed = time.monotonic()
-        ranks.kill(victim)
-        survivors = [rank for rank in range(3) if rank != victim]
-        codes = ranks.wait(timeout_s=5)
-        assert time.monotonic() - killed < 1.5
-        assert [codes[rank] for rank in survivors] == [3, 3]
-        for rank in survivors:
-            _, kind, message = failure(ranks, rank)
-            assert kind == "PeerLost" and f"rank {victim}" in message, message
-        # Shared memory has no name: it is gone with the last process that holds it.
-        assert not ranks.living()
+        expect_survivors_name(ranks, victim)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("size_bytes", [16384, 4 << 20])
+def test_killed_while_shared_buffers_are_handed_round(tmp_path, victim, size_bytes):
+    with start(tmp_path, 3, "--bytes", size_bytes, "--seconds", 30, "--shared", "--check") as ranks:
+        time.sleep(0.3)
+        expect_survivors_name(ranks, victim)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_killed_where_there_is_no_pidfd(tmp_path, victim):
+    with start(tmp_path, 3, "--bytes", 65536, "--seconds", 30, "--no-pidfd") as ranks:
+        time.sleep(0.3)
+        expect_survivors_name(ranks, victim)
+
+
 
 
 def test_killed_while_a_forked_child_lives(tmp_path):

@@ -39,7 +39,7 @@ constexpr Variable kTable[] = {
     {"TRIREME_SHARED_MEMORY", Type::flag, "1", "", "0: ranks of one host use the fabric as if they were apart."},
     {"TRIREME_DIRECT_READ", Type::flag, "1", "",
      "Read a peer's memory with process_vm_readv where the kernel permits it. 0: copy through shared memory."},
-    {"TRIREME_SEGMENT_BYTES", Type::bytes, "1m", "4096..",
+    {"TRIREME_SEGMENT_BYTES", Type::bytes, "1m", "65536..",
      "Staging memory per rank in the shared segment, used where direct reads are not permitted."},
     {"TRIREME_HOST", Type::text, "", "",
      "A label: ranks with different labels never share memory. Empty: the host decides."},

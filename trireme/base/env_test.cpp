@@ -74,6 +74,7 @@ TEST(Env, AWrongValueSaysWhatIsAllowed) {
   EXPECT_EQ(rejection("TRIREME_REPORT", "2", flag), "TRIREME_REPORT=2: expected 0 or 1 (or off|on, false|true, no|yes)");
   EXPECT_THAT(rejection("TRIREME_PEER_TIMEOUT_MS", "2s", duration), HasSubstr("expected milliseconds"));
   EXPECT_THAT(rejection("TRIREME_PEER_TIMEOUT_MS", "0", duration), HasSubstr("in 1..86400000"));
+  EXPECT_THAT(rejection("TRIREME_SEGMENT_BYTES", "4096", bytes), HasSubstr("65536"));
   EXPECT_THAT(rejection("TRIREME_SEGMENT_BYTES", "1t", bytes), HasSubstr("expected bytes such as 4096, 64k, 1m or 2g"));
 }
 

@@ -83,6 +83,7 @@ void OpContext::show_inline(const void* payload, size_t payload_bytes) {
 }
 
 void OpContext::announce(Block send, Block recv, const std::vector<Block>& blocks, bool swaps) {
+  memory().unmap_freed();
   Record& record = begin_record();
   record.inlined = 0;
   record.send = memory().view_of(send.data, send.bytes);

@@ -12,6 +12,7 @@
 #include "trireme/ccl/bootstrap/invitation.h"
 #include "trireme/ccl/bootstrap/random.h"
 #include "trireme/ccl/bootstrap/socket.h"
+#include "trireme/ccl/bootstrap/test_strangers.h"
 
 namespace trireme::ccl {
 namespace {
@@ -119,47 +120,6 @@ TEST_F(Listener, SurvivesRunningOutOfDescriptors) {
   EXPECT_EQ(arrival->second.rank, 1u);
 }
 
-// What strangers do, one connection each.
-class Hostile {
- public:
-  explicit Hostile(const Whereabouts& at) : at_(at) {}
-
-  void connect(int i) {
-    try {
-      UniqueFd fd = connect_to("127.0.0.1", at_.port, in(200));
-      act(fd.get(), i % 6);
-      // Most close at once; every fourth is held half-open, the oldest of them let go after a while.
-      if (i % 4 != 0) return;
-      held_.push_back(std::move(fd));
-      if (held_.size() > 300) held_.erase(held_.begin());
-    } catch (const Error&) {  // turned away: just as well
-    }
-  }
-
- private:
-  void act(int fd, int how) {
-    const Claim claim{at_.job, at_.size, 1, 0};
-    switch (how) {
-      case 0:  // connects and is silent or closes
-        return;
-      case 1:
-        return send_all(fd, "GET / HTTP/1.1\r\nHost: example.org\r\nAccept: */*\r\nUser-Agent: none\r\n\r\n", in(200));
-      case 2:  // one byte, then nothing
-        return send_all(fd, "T", in(200));
-      case 3:  // huge lengths
-        return send_all(fd, std::string(1000, '\xff'), in(200));
-      case 4:  // our protocol with another secret, up to the proof
-        return send_all(
-            fd, ClientHandshake(random<Secret>(), claim, random<Nonce>()).hello() + std::string(kProofBytes, 'x'), in(200));
-      default:  // a hello that stops in the middle
-        return send_all(fd, ClientHandshake(random<Secret>(), claim, random<Nonce>()).hello().substr(0, 20), in(200));
-    }
-  }
-
-  const Whereabouts at_;
-  std::vector<UniqueFd> held_;
-};
-
 // 10,000 strangers and a second claimant of rank 1 while four ranks join, the last of them when the flood is well under way.
 TEST(HostileNeighbourhood, TheJobStartsAllTheSame) {
   constexpr int kRanks = 4, kStrangers = 10000;
@@ -171,8 +131,8 @@ TEST(HostileNeighbourhood, TheJobStartsAllTheSame) {
   std::atomic<int> came{0}, impostor_refused{0};
   std::vector<std::thread> threads;
   threads.emplace_back([&] {
-    Hostile hostile(at);
-    for (; came < kStrangers; ++came) hostile.connect(came);
+    Strangers strangers(at.port, Claim{at.job, at.size, 1, 0});
+    for (; came < kStrangers; ++came) strangers.connect(came);
   });
   auto take_part = [](std::unique_ptr<Control> control) {
     EXPECT_EQ(control->allgather(std::to_string(control->rank()), in(15000)),

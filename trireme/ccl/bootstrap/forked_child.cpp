@@ -22,8 +22,10 @@ struct Registry {
 
   std::mutex mutex;
   std::vector<int> fds;
-  std::atomic<unsigned> generation{0};
 };
+
+// Asked for in every operation, so not behind registry().
+constinit std::atomic<unsigned> generation{0};
 
 // Never destroyed: a thread may fork while static objects go.
 Registry& registry() {
@@ -43,7 +45,7 @@ void Registry::in_child() {
   Registry& self = registry();
   for (int fd : self.fds) ::close(fd);
   self.fds.clear();
-  self.generation.fetch_add(1, std::memory_order_relaxed);
+  generation.fetch_add(1, std::memory_order_relaxed);
   self.mutex.unlock();
 }
 
@@ -56,7 +58,7 @@ void remove(std::vector<int>& fds, int fd) {
 
 }  // namespace
 
-unsigned fork_generation() { return registry().generation.load(std::memory_order_relaxed); }
+unsigned fork_generation() { return generation.load(std::memory_order_relaxed); }
 
 void register_fd(int fd) {
   Registry& self = registry();

@@ -9,12 +9,13 @@
 namespace trireme::ccl {
 
 // Meant to be static. Threads may share it. No lock: one that another thread held at the fork would stay locked in the child.
+// When the program's statics go it stops the object's threads (T::stop), but the object stays: a communicator may be among the statics that go later.
 template <class T>
 class PerProcess {
  public:
   ~PerProcess() {
     Owned* owned = owned_.load(std::memory_order_acquire);
-    if (owned && owned->generation == fork_generation()) delete owned;
+    if (owned && owned->generation == fork_generation()) owned->object.stop();
   }
 
   T& get() {

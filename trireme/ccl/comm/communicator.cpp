@@ -1,5 +1,6 @@
 #include "trireme/ccl/comm/communicator.h"
 
+#include <atomic>
 #include <cstring>
 
 #include "trireme/base/env.h"
@@ -43,7 +44,29 @@ size_t Request::received_bytes() const { return state_ ? state_->transfer.bytes 
 
 Communicator::Communicator(std::shared_ptr<CommunicatorState> state) : state_(std::move(state)) {}
 
+namespace {
+
+// The parent's, in a forked child. Their copies are never destroyed: a thread that the child does not have may have been in the middle of a
+// change. No lock, which another child could inherit locked.
+struct Inherited {
+  std::shared_ptr<CommunicatorState> state;
+  Inherited* next;
+};
+std::atomic<Inherited*> inherited{nullptr};
+
+void leave_alone(std::shared_ptr<CommunicatorState> state) {
+  auto* entry = new Inherited{std::move(state), inherited.load()};
+  while (!inherited.compare_exchange_weak(entry->next, entry)) {
+  }
+}
+
+}  // namespace
+
 Communicator::~Communicator() {
+  if (state_->in_forked_child()) {
+    leave_alone(std::move(state_));
+    return;
+  }
   if (env::flag("TRIREME_REPORT")) log(LogLevel::error, state_->report());
   state_->close();
 }

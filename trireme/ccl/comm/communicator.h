@@ -17,7 +17,7 @@ struct RequestState;
 class CommunicatorState;
 
 // An operation under way. Copies refer to the same operation. Any thread may test or wait, several at once.
-// Dropping a request does not cancel it: its buffers must live until it is complete.
+// Dropping a request does not cancel it: its buffers must live until it is complete, or until its communicator is gone: that ends it with Aborted.
 class Request {
  public:
   Request() = default;  // a complete one
@@ -59,6 +59,7 @@ struct CommunicatorOptions {
 // Owns its sockets, shared memory and its place in the progress engine. Threads may share it; operations run in the order of
 // submission (point-to-point ones: in order per peer and tag). Submitting never blocks on a peer. After a loss, a mismatch, a timeout
 // or abort() it is poisoned: every pending and later operation fails at once with the error that names the cause.
+// A forked child may drop its copy and ask it for rank and size; whatever needs the other ranks throws InvalidArgument there.
 class Communicator {
  public:
   // Collective over `size` ranks. Throws Timeout or IoError naming who did not come.

@@ -13,6 +13,7 @@
 #include "trireme/ccl/bootstrap/forked_child.h"
 #include "trireme/ccl/bootstrap/socket.h"
 #include "trireme/ccl/comm/debug_signal.h"
+#include "trireme/ccl/comm/watcher.h"
 #include "trireme/ccl/fabric/ofi/ofi_lane.h"
 #include "trireme/ccl/fabric/tcp/tcp_mesh.h"
 
@@ -47,11 +48,20 @@ void tell_log(const Control& control, const LocalGroup& local) {
   if (std::count_if(local.members.begin(), local.members.end(), here) == 1) std::call_once(once, [&] { set_log_rank(control.rank()); });
 }
 
-bool pids_are_known(const LocalGroup& local) {
+std::vector<PeerProcess> processes_of(const LocalGroup& local) {
+  std::vector<PeerProcess> processes;
   for (const LocalPeer& peer : local.members) {
-    if (peer.pid == 0) return false;
+    if (peer.pid == getpid()) continue;
+    PeerProcess process{peer.global_rank, peer.pid, nullptr, false};
+    if (peer.pid != 0) process.pidfd = open_pidfd(peer.pid, process.gone);
+    processes.push_back(std::move(process));
   }
-  return true;
+  return processes;
+}
+
+// Whether every one of them can be watched. Where pids are not visible, or the kernel gives no pidfd, the control connections are kept for it.
+bool all_watched(const std::vector<PeerProcess>& processes) {
+  return std::all_of(processes.begin(), processes.end(), [](const PeerProcess& process) { return process.pidfd || process.gone; });
 }
 
 // What the kernel has chosen for the connections to other hosts.
@@ -86,9 +96,10 @@ std::shared_ptr<CommunicatorState> build_communicator(std::unique_ptr<Control> c
   }
   // Nobody goes on, or closes anything, before everybody is here.
   bool keep_control = several_hosts;
-  std::string mine = str(pids_are_known(meeting.local) ? "known " : "unknown ", way_to_others(parts.streams));
+  parts.processes = processes_of(meeting.local);
+  std::string mine = str(all_watched(parts.processes) ? "watched " : "unwatched ", way_to_others(parts.streams));
   for (const std::string& theirs : control->allgather(mine, deadline)) {
-    keep_control = keep_control || theirs.starts_with("unknown ");
+    keep_control = keep_control || theirs.starts_with("unwatched ");
     parts.ways.push_back(theirs.substr(std::min(theirs.find(' ') + 1, theirs.size())));
   }
   parts.hosts = std::move(meeting.hosts);

@@ -18,8 +18,11 @@ namespace {
 
 // The handler itself may only write; the watcher's thread does the rest.
 int signal_fd = -1;
+// A forked child inherits the handler, but there the number may be that of a file of its own.
+pid_t signal_owner = 0;
 
 void on_signal(int) {
+  if (getpid() != signal_owner) return;
   int saved = errno;
   uint64_t one = 1;
   [[maybe_unused]] ssize_t written = ::write(signal_fd, &one, sizeof one);
@@ -58,6 +61,7 @@ void install(Registry& known) {
   known.event = ProcessFd(UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
   if (!known.event) return;
   signal_fd = known.event.get();
+  signal_owner = getpid();
   Watcher::instance().watch(signal_fd, [&known] {
     uint64_t count;
     [[maybe_unused]] ssize_t got = ::read(signal_fd, &count, sizeof count);

@@ -44,15 +44,10 @@ void CommunicatorState::open() { watch_peers(); }
 
 void CommunicatorState::watch_peers() {
   std::weak_ptr<CommunicatorState> weak = weak_from_this();
-  for (const LocalPeer& peer : local_peers_) {
-    if (access_ == PeerMemory::Access::same_process || peer.pid == getpid() || peer.pid == 0) continue;
-    auto pidfd = open_pidfd(peer.pid);
-    if (!pidfd) {
-      peer_died(peer.global_rank, "its process is gone");
-      continue;
-    }
-    pidfds_.push_back(pidfd);
-    watches_.push_back(Watcher::instance().watch(pidfd->get(), [weak, rank = peer.global_rank, pid = peer.pid] {
+  for (const PeerProcess& process : processes_) {
+    if (process.gone) peer_died(process.rank, str("its process ", process.pid, " is gone"));
+    if (!process.pidfd) continue;  // its control connection shows when it ends
+    watches_.push_back(Watcher::instance().watch(process.pidfd->get(), [weak, rank = process.rank, pid = process.pid] {
       if (auto self = weak.lock()) self->peer_died(rank, str("its process ", pid, " ended"));
       return false;
     }));
@@ -120,12 +115,15 @@ void CommunicatorState::tell(int fd, const std::string& frame) {
 }
 
 void CommunicatorState::close() {
+  if (in_forked_child()) return;
   closing_.store(true);
   for (uint64_t watch : watches_) Watcher::instance().unwatch(watch);
   watches_.clear();
   // What is queued must still get out; then the streams end.
   interrupt();
   while (driving_.exchange(true)) std::this_thread::yield();
+  const Turn turn(*this);
+  end_collective_under_way();
   const Deadline patience = Deadline::after(std::chrono::seconds(5));
   const bool orderly = !poisoned_.load();
   std::vector<pollfd> connections;
@@ -156,6 +154,29 @@ void CommunicatorState::close() {
                         [](const pollfd& each) { return has_unacknowledged(each.fd); });
   };
   while (orderly && !arrived() && !patience.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  end_pending();
+}
+
+// The others are in the midst of it, and who leaves counts as come to every step: they must not go on with what is not there.
+void CommunicatorState::end_collective_under_way() {
+  if (engine_.failure() || !has_work()) return;
+  poll();  // it may need no more than a look
+  if (engine_.failure() || !collective_started_) return;
+  const RequestState& running = *collectives_.front();
+  fail(std::make_exception_ptr(Aborted(str("rank ", topology_.rank, ": operation #", running.number, ": ", ccl::describe(running.op),
+                                           ": the communicator was closed on this rank before it was complete"))));
+}
+
+// Nobody will drive what is still pending, so it ends here. The others need not be told: this rank has left.
+void CommunicatorState::end_pending() {
+  if (!error()) {
+    std::lock_guard lock(poison_mutex_);
+    poison_ = std::make_exception_ptr(Aborted("the communicator was closed before it was complete"));
+    poisoned_.store(true, std::memory_order_release);
+    engine_.fail(poison_);
+    messenger_->forget_all();
+  }
+  poll();
 }
 
 }  // namespace trireme::ccl

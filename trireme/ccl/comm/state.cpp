@@ -60,6 +60,12 @@ size_t bytes_of(const Operation& op) {
 
 bool is_message(const Operation& op) { return op.kind == OpKind::send || op.kind == OpKind::recv; }
 
+// Of an operation that there was no memory to begin.
+Task failed(std::exception_ptr error) {
+  std::rethrow_exception(error);
+  co_return;
+}
+
 inline void pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -85,7 +91,8 @@ CommunicatorState::CommunicatorState(CommunicatorParts parts)
       control_(std::move(parts.control)),
       local_peers_(parts.local.members),
       access_(parts.local.access),
-      departed_(static_cast<size_t>(topology_.size())) {
+      departed_(static_cast<size_t>(topology_.size())),
+      processes_(std::move(parts.processes)) {
   std::vector<int> global_ranks;
   for (const LocalPeer& peer : local_peers_) global_ranks.push_back(peer.global_rank);
   node_ = std::make_unique<Node>(engine_, std::move(parts.local.segment), parts.local.me, std::move(global_ranks),
@@ -119,7 +126,14 @@ CommunicatorState::~CommunicatorState() = default;
 
 // ---- submitting and waiting
 
+void CommunicatorState::refuse_forked_child() const {
+  if (!in_forked_child()) return;
+  throw InvalidArgument(str("this communicator belongs to the parent process, as its rank ", topology_.rank,
+                            "; a forked child cannot use it. Make one in the child, or use it in the parent."));
+}
+
 RequestPtr CommunicatorState::submit(Operation&& op) {
+  refuse_forked_child();
   validate(op, topology_.rank, topology_.size());
   if (op.kind == OpKind::allreduce || op.kind == OpKind::reduce || op.kind == OpKind::reduce_scatter) {
     Reducer(op.type, op.reduction, topology_.size(), op.custom);  // throws where the pair has no meaning
@@ -128,8 +142,16 @@ RequestPtr CommunicatorState::submit(Operation&& op) {
   bool caller_waits = op.caller_waits;
   RequestPtr request;
   if (fits_inline(topology_, op) && pending_.load(std::memory_order_acquire) == 0 && try_drive()) {
-    bool done = run_at_once(op, request);
-    stop_driving();
+    bool done = false;
+    {
+      const Turn turn(*this);
+      try {
+        done = run_at_once(op, request);
+      } catch (...) {  // also what a custom reduction throws
+        fail(std::current_exception());
+        std::rethrow_exception(error());
+      }
+    }
     if (done && op.on_finished) op.on_finished(nullptr);
     if (done) return nullptr;
   }
@@ -144,26 +166,20 @@ bool CommunicatorState::run_at_once(Operation& op, RequestPtr& request) {
   OpContext run(*context_, op, last_number_ + 1);
   if (pending_.load(std::memory_order_acquire) != 0 || !run.may_enter_now()) return false;
   ++last_number_;
-  try {
-    show_payload(run);
-    // A peer that is on its way is here before a pause would be over: 140 cycles on recent processors.
-    for (int round = 0; round < at_once_rounds_ && !run.all_entered_now(); ++round) {
-      if (round >= kRoundsWithoutPause) pause();
-    }
-    node_->wake_sleepers();
-    if (!run.all_entered_now()) {
-      request = make_request(op);
-      request->announced_as = last_number_;
-      collectives_.push_front(request);
-      start_next_collective();
-      return false;
-    }
-    finish_inline(run);
-  } catch (const Error&) {
-    fail(std::current_exception());
-    stop_driving();
-    std::rethrow_exception(error());
+  show_payload(run);
+  // A peer that is on its way is here before a pause would be over: 140 cycles on recent processors.
+  for (int round = 0; round < at_once_rounds_ && !run.all_entered_now(); ++round) {
+    if (round >= kRoundsWithoutPause) pause();
   }
+  node_->wake_sleepers();
+  if (!run.all_entered_now()) {
+    request = make_request(op);
+    request->announced_as = last_number_;
+    collectives_.push_front(request);
+    start_next_collective();
+    return false;
+  }
+  finish_inline(run);
   return true;
 }
 
@@ -185,11 +201,13 @@ RequestPtr CommunicatorState::enqueue(Operation& op) {
 void CommunicatorState::call_for_progress(RequestState& request) {
   bool small = bytes_of(request.op) <= kInlineSubmitBytes;
   if (small && try_drive()) {
-    // The peers are often here already: look for as long as calling a worker would take.
-    for (int round = 0; round < std::min(spin_rounds_, 200) && !request.finished; ++round) {
-      if (!poll()) pause();
+    {
+      const Turn turn(*this);
+      // The peers are often here already: look for as long as calling a worker would take.
+      for (int round = 0; round < std::min(spin_rounds_, 200) && !request.finished; ++round) {
+        if (!poll()) pause();
+      }
     }
-    stop_driving();
     if (request.finished.load(std::memory_order_acquire)) return;
   }
   if (asleep_.load(std::memory_order_seq_cst)) interrupt();
@@ -202,16 +220,21 @@ void CommunicatorState::call_for_progress(RequestState& request) {
 }
 
 bool CommunicatorState::wait(RequestState& request, Deadline deadline) {
+  if (!request.finished.load(std::memory_order_acquire)) refuse_forked_child();
   bool drove_first = false;
   while (!request.finished.load(std::memory_order_acquire)) {
     if (deadline.passed()) return false;
-    if (try_drive()) {
+    if (!closed() && try_drive()) {
+      const Turn turn(*this);
       if (!drove_first) blocking_streak_.store(std::min(8, blocking_streak_.load(std::memory_order_relaxed) + 1), std::memory_order_relaxed);
       drove_first = true;
-      drive([&] { return request.finished.load(std::memory_order_relaxed) || (!deadline.is_never() && deadline.passed()); }, Patience::caller);
-      stop_driving();
+      auto stop = [&] { return request.finished.load(std::memory_order_relaxed) || (!deadline.is_never() && deadline.passed()) || closed(); };
+      drive(stop, Patience::caller, deadline);
       continue;
     }
+    // Who has the turn may sleep for something else, and not have seen this request. Either it is seen asleep here, or it looks into the
+    // inbox once more before it sleeps.
+    if (inbox_size_.load(std::memory_order_seq_cst) != 0 && asleep_.load(std::memory_order_seq_cst)) interrupt();
     std::unique_lock lock(wait_mutex_);
     blocked_.fetch_add(1, std::memory_order_seq_cst);
     wait_changed_.wait_for(lock, std::chrono::milliseconds(deadline.left_ms(50)),
@@ -222,18 +245,20 @@ bool CommunicatorState::wait(RequestState& request, Deadline deadline) {
 }
 
 void CommunicatorState::hand_over() {
+  refuse_forked_child();
   if (offload_) Workers::instance().call(shared_from_this());
   if (asleep_.load(std::memory_order_seq_cst)) interrupt();
 }
 
 void CommunicatorState::nudge() {
+  refuse_forked_child();
   if (!try_drive()) return;
+  const Turn turn(*this);
   poll();
-  stop_driving();
 }
 
-void CommunicatorState::drive(const std::function<bool()>& stop, Patience patience) {
-  Idle idle{patience};
+void CommunicatorState::drive(const std::function<bool()>& stop, Patience patience, Deadline until) {
+  Idle idle{patience, until};
   while (!stop()) {
     if (poll()) idle.rounds = 0;
     else if (!stop()) this->idle(idle);
@@ -269,7 +294,7 @@ bool CommunicatorState::poll() {
   bool moved = inbox_size_.load(std::memory_order_acquire) != 0 && take_inbox();
   try {
     moved |= node_->read_from_peers([&] { return engine_.poll(); });
-  } catch (const Error&) {
+  } catch (...) {
     fail(std::current_exception());
     moved = true;
   }
@@ -307,22 +332,23 @@ bool CommunicatorState::start_next_collective() {
 }
 
 void CommunicatorState::start(const RequestPtr& request) {
-  if (is_message(request->op)) {
-    request->task = point_to_point(*request);
-  } else {
-    bool announced = request->announced_as != 0;
-    request->number = announced ? request->announced_as : ++last_number_;
-    request->run = std::make_unique<OpContext>(*context_, request->op, request->number);
-    request->task = announced ? meet_inline(*request->run, true) : run_collective(*request->run);
-  }
   try {
+    request->task = is_message(request->op) ? point_to_point(*request) : collective(*request);
     node_->read_from_peers([&] { request->task.start(); });
-  } catch (const Error&) {
+  } catch (...) {
     fail(std::current_exception());
+    if (request->task.done()) request->task = failed(std::current_exception());
     request->task.start();  // to its first wait, which throws
   }
   // What it posted before it threw must not be touched again.
   if (request->task.done() && request->task.error()) fail(request->task.error());
+}
+
+Task CommunicatorState::collective(RequestState& request) {
+  bool announced = request.announced_as != 0;
+  request.number = announced ? request.announced_as : ++last_number_;
+  request.run = std::make_unique<OpContext>(*context_, request.op, request.number);
+  return announced ? meet_inline(*request.run, true) : run_collective(*request.run);
 }
 
 Task CommunicatorState::point_to_point(RequestState& request) {
@@ -379,7 +405,7 @@ bool CommunicatorState::reap() {
 // A task that ended in an exception ends the communicator; its request fails with the first cause, which may be another's.
 void CommunicatorState::end(const RequestPtr& request) {
   bool failed = request->task.error() != nullptr;
-  if (failed) fail(request->task.error());
+  if (failed && !engine_.failure()) fail(request->task.error());
   finish(request, failed ? error() : nullptr);
 }
 
@@ -417,16 +443,16 @@ void CommunicatorState::idle(Idle& idle) {
     return;
   }
   check_deadlines();
-  sleep();
+  sleep(idle.until);
 }
 
-void CommunicatorState::sleep() {
+void CommunicatorState::sleep(Deadline until) {
   using std::chrono::microseconds;
   std::vector<pollfd> fds;
   if (!topology_.one_host()) engine_.add_poll_fds(fds);
   const ProgressWait* only = engine_.only_progress_wait();
   node_->set_waits_for(engine_.awaited_rank());
-  Deadline wake = Deadline::after(std::chrono::milliseconds(100));
+  Deadline wake = Deadline::earlier(until, Deadline::after(std::chrono::milliseconds(100)));
   if (collective_started_) wake = Deadline::earlier(wake, collectives_.front()->deadline);
   for (const RequestPtr& message : messages_) wake = Deadline::earlier(wake, message->deadline);
   int timeout_ms = wake.left_ms(100);
@@ -478,6 +504,16 @@ std::string CommunicatorState::missing_ranks(const RequestState& request) {
     }
   }
   std::string waits = engine_.describe_waits();
+  // What is known of ranks of other hosts is what this rank waits for: those may be all that are missing, or not.
+  std::string silent, heard;
+  if (!is_message(request.op)) {
+    for (const Messenger::Awaited& from : messenger_->awaited()) {
+      std::string& list = from.heard ? heard : silent;
+      list += str(list.empty() ? "" : ", ", "rank ", from.peer);
+    }
+  }
+  if (!silent.empty()) waits = str(silent, ", of which nothing has come yet; others may be missing");
+  else if (!heard.empty()) waits = str(heard, ", which called it and may itself wait for others");
   // A rank that is here may itself be held up by one that is not.
   for (int peer = 0; peer < node_->size(); ++peer) {
     int culprit = node_->waits_for(peer);
@@ -522,6 +558,7 @@ void CommunicatorState::poison(PoisonNote note, int except) {
 }
 
 void CommunicatorState::abort(const std::string& reason) {
+  if (in_forked_child()) return;
   poison({PoisonNote::aborted, topology_.rank, str("aborted by rank ", topology_.rank, reason.empty() ? "" : ": ", reason)}, -1);
   // If nobody drives, nobody would notice.
   interrupt();
@@ -529,6 +566,7 @@ void CommunicatorState::abort(const std::string& reason) {
 }
 
 std::exception_ptr CommunicatorState::error() {
+  if (in_forked_child()) return nullptr;
   std::lock_guard lock(poison_mutex_);
   if (!poison_ && node_->poisoned()) {
     poison_ = node_->poison_note().to_exception();
@@ -571,6 +609,7 @@ void CommunicatorState::remember_waits() {
 }
 
 std::string CommunicatorState::report() {
+  if (in_forked_child()) return str("rank ", topology_.rank, ": of the parent process");
   std::lock_guard lock(report_mutex_);
   std::string text = str("rank ", topology_.rank, ": ", !has_work() ? "nothing under way" : waits_.empty() ? "working" : waits_);
   for (size_t peer = 0; peer < waited_.size(); ++peer) {

@@ -17,6 +17,7 @@
 #include "trireme/base/deadline.h"
 #include "trireme/ccl/algorithms/op_context.h"
 #include "trireme/ccl/bootstrap/control.h"
+#include "trireme/ccl/bootstrap/forked_child.h"
 #include "trireme/ccl/bootstrap/frame.h"
 #include "trireme/ccl/comm/communicator.h"
 #include "trireme/ccl/engine/engine.h"
@@ -46,12 +47,21 @@ struct RequestState {
 };
 using RequestPtr = std::shared_ptr<RequestState>;
 
+// The process of another rank of this host, by which its end is seen at once.
+struct PeerProcess {
+  int rank = 0;
+  pid_t pid = 0;
+  std::shared_ptr<ProcessFd> pidfd;  // null: gone, or it cannot be watched
+  bool gone = false;
+};
+
 // What creation hands over.
 struct CommunicatorParts {
   int rank = 0;
   std::vector<int> hosts;
   std::vector<std::string> host_names;
   LocalGroup local;
+  std::vector<PeerProcess> processes;
   std::vector<std::vector<std::unique_ptr<Stream>>> streams;  // by rank; empty for ranks of this host
   std::vector<std::string> ways;  // by rank, on several hosts: interface and address of its connections to the others
   std::unique_ptr<BulkLane> bulk;
@@ -66,8 +76,11 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   ~CommunicatorState();
   // After construction, when shared_from_this works: begins to watch the peers.
   void open();
-  // Orderly end: tells the others, stops watching.
+  // Orderly end: tells the others, stops watching. What is still pending fails with Aborted; a collective under way then fails on all ranks.
   void close();
+  // This process was forked from the one that made the communicator. It has none of the threads, descriptors and memory that this speaks of:
+  // close(), abort() and report() do nothing here, submit() and wait() throw InvalidArgument.
+  bool in_forked_child() const { return generation_ != fork_generation(); }
 
   const Topology& topology() const { return topology_; }
   const CommunicatorOptions& options() const { return options_; }
@@ -98,12 +111,22 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   }
   // How often somebody has taken the turn.
   uint64_t turns() const { return turns_.load(std::memory_order_relaxed); }
-  // Drives until there is no more work, or `stop`. The caller has the turn.
+  // Drives until `stop`, which it asks again no later than `until`. The caller has the turn.
   enum class Patience { caller, worker };
-  void drive(const std::function<bool()>& stop, Patience patience);
+  void drive(const std::function<bool()>& stop, Patience patience, Deadline until = Deadline::never());
   // A few rounds, without sleeping: for a thread that has several communicators to look after.
   bool drive_briefly();
   void stop_driving();
+  // Gives the turn back at the end of a scope, whatever ends it.
+  class Turn {
+   public:
+    explicit Turn(CommunicatorState& owner) : owner_(owner) {}
+    ~Turn() noexcept(false) { owner_.stop_driving(); }
+    Turn(const Turn&) = delete;
+
+   private:
+    CommunicatorState& owner_;
+  };
   // Makes a sleeping driver look up.
   void interrupt();
   std::atomic<bool> looked_after{false};  // a worker looks in now and then without being called
@@ -111,6 +134,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
 
  private:
   std::string describe_ways() const;
+  void refuse_forked_child() const;
   bool run_at_once(Operation& op, RequestPtr& request);
   RequestPtr make_request(Operation& op);
   RequestPtr enqueue(Operation& op);
@@ -124,18 +148,22 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void finish(const RequestPtr& request, std::exception_ptr error);
   void fail(const std::exception_ptr& error);
   void await_first_cause();
+  void end_collective_under_way();
+  void end_pending();
   void poison(PoisonNote note, int except);
   void check_deadlines();
   void check_deadline(const RequestState& request);
   std::string missing_ranks(const RequestState& request);
   struct Idle {
     Patience patience;
+    Deadline until;
     int rounds = 0;
     std::chrono::steady_clock::time_point since{};
   };
   void idle(Idle& idle);
-  void sleep();
+  void sleep(Deadline until);
   void remember_waits();
+  Task collective(RequestState& request);
   Task point_to_point(RequestState& request);
   void watch_peers();
   void peer_died(int rank, const std::string& how);
@@ -144,6 +172,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void tell(int fd, const std::string& frame);
 
   static inline std::atomic<size_t> created_{0};
+  const unsigned generation_ = fork_generation();
   const size_t creation_number_ = created_.fetch_add(1, std::memory_order_relaxed);
   CommunicatorOptions options_;
   Topology topology_;
@@ -199,7 +228,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::atomic<bool> closing_{false};
   std::vector<bool> departed_;  // ranks that said they were leaving; under poison_mutex_
   std::vector<uint64_t> watches_;
-  std::vector<std::shared_ptr<ProcessFd>> pidfds_;
+  std::vector<PeerProcess> processes_;
   std::vector<std::unique_ptr<FrameAssembler>> notices_;  // by rank, where there is a control connection
 };
 

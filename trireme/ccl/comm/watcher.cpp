@@ -19,7 +19,11 @@ Watcher& Watcher::instance() {
   return watcher.get();
 }
 
-Watcher::~Watcher() {
+void Watcher::stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
   if (!thread_.joinable()) return;
   uint64_t one = 1;
   [[maybe_unused]] ssize_t written = ::write(stop_.get(), &one, sizeof one);
@@ -45,6 +49,7 @@ void Watcher::arm(int fd, int operation) {
 
 uint64_t Watcher::watch(int fd, Callback callback) {
   std::lock_guard lock(mutex_);
+  if (stopped_) return 0;
   start();
   uint64_t id = next_id_++;
   auto& callbacks = watches_[fd];
@@ -95,16 +100,18 @@ void Watcher::dispatch(int fd) {
   if (again && watches_.count(fd) != 0) arm(fd, EPOLL_CTL_MOD);
 }
 
-std::shared_ptr<ProcessFd> open_pidfd(pid_t pid) {
+std::shared_ptr<ProcessFd> open_pidfd(pid_t pid, bool& gone) {
   static std::mutex mutex;
   static std::map<pid_t, std::weak_ptr<ProcessFd>> known;
   std::lock_guard lock(mutex);
+  gone = false;
   if (auto shared = known[pid].lock(); shared && *shared) {
     // The number may have been given to another process since: a readable pidfd is a dead process.
     pollfd dead{shared->get(), POLLIN, 0};
     if (::poll(&dead, 1, 0) == 0) return shared;
   }
   UniqueFd fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  gone = !fd && errno == ESRCH;
   if (!fd) return nullptr;
   auto shared = std::make_shared<ProcessFd>(std::move(fd));
   known[pid] = shared;

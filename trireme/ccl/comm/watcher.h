@@ -28,8 +28,11 @@ class Watcher {
   // Returns when the callback is not running and never will again; from within a callback, at once.
   void unwatch(uint64_t id);
 
+  // Joins its thread: nothing is watched any more, and watch() does nothing. Not from within a callback.
+  void stop();
+
   Watcher() = default;
-  ~Watcher();
+  ~Watcher() { stop(); }
   Watcher(const Watcher&) = delete;
 
  private:
@@ -40,6 +43,7 @@ class Watcher {
 
   std::mutex mutex_;
   std::condition_variable idle_;
+  bool stopped_ = false;
   std::map<int, std::map<uint64_t, Callback>> watches_;  // by descriptor
   uint64_t next_id_ = 1;
   uint64_t running_ = 0;  // the watch whose callback runs now
@@ -48,7 +52,8 @@ class Watcher {
   std::thread thread_;
 };
 
-// A pidfd for a process of this host, shared by all communicators; null when the process is gone or the kernel has none to give.
-std::shared_ptr<ProcessFd> open_pidfd(pid_t pid);
+// A pidfd for a process of this host, shared by all communicators; null, with `gone` set, when there is no such process, and null where there
+// is none to be had: an old kernel, a sandbox, too many open files.
+std::shared_ptr<ProcessFd> open_pidfd(pid_t pid, bool& gone);
 
 }  // namespace trireme::ccl

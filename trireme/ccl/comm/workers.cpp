@@ -78,7 +78,11 @@ void Workers::check_settings() {
   worker_cpus(worker_count(plan), plan);
 }
 
-Workers::~Workers() {
+void Workers::stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
   for (auto& worker : workers_) {
     {
       std::lock_guard lock(worker->mutex);
@@ -107,6 +111,7 @@ void Workers::enlist(std::shared_ptr<CommunicatorState> communicator, bool urgen
   Worker* worker;
   {
     std::lock_guard lock(mutex_);
+    if (stopped_) return;
     if (workers_.empty()) start();
     // A communicator stays with its worker; they take communicators in turn, so that as few as possible share one.
     worker = workers_[communicator->creation_number() % workers_.size()].get();
@@ -180,6 +185,7 @@ bool Workers::serve(Worker& worker) {
 
 // The worker has the turn. Alone, a communicator is driven to its end; among several each gets a little.
 bool Workers::drive(Worker& worker, CommunicatorState& communicator, bool alone) {
+  const CommunicatorState::Turn turn(communicator);
   bool moved = true;
   communicator.worker_took_over();
   if (alone) {
@@ -194,7 +200,6 @@ bool Workers::drive(Worker& worker, CommunicatorState& communicator, bool alone)
   } else {
     moved = communicator.drive_briefly();
   }
-  communicator.stop_driving();
   return moved;
 }
 

@@ -17,8 +17,10 @@ class CommunicatorState;
 class Workers {
  public:
   static Workers& instance();
+  // Joins the threads. Nobody comes when called later: whoever waits does the work itself.
+  void stop();
   Workers() = default;
-  ~Workers();
+  ~Workers() { stop(); }
   Workers(const Workers&) = delete;
   // Throws InvalidArgument when CCL_WORKER_AFFINITY does not fit CCL_WORKER_COUNT and the ranks of the host.
   static void check_settings();
@@ -52,6 +54,7 @@ class Workers {
   bool drive(Worker& worker, CommunicatorState& communicator, bool alone);
 
   std::mutex mutex_;
+  bool stopped_ = false;
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 

@@ -13,7 +13,7 @@ constexpr size_t kMaxKeptBytes = 64 << 20;
 
 }  // namespace
 
-Messenger::Messenger(Engine& engine, int rank, int size) : engine_(engine), rank_(rank), links_(static_cast<size_t>(size)) {
+Messenger::Messenger(Engine& engine, int rank, int size) : engine_(engine), rank_(rank), links_(static_cast<size_t>(size)), heard_(static_cast<size_t>(size)) {
   engine_.add_source(this);
 }
 
@@ -106,6 +106,7 @@ void Messenger::check(int peer, const LinkFrame& frame, Transfer& receive) const
 }
 
 Transfer* Messenger::match(int peer, const LinkFrame& frame) {
+  hear(peer, frame);
   for (auto receive = receives_.begin(); receive != receives_.end(); ++receive) {
     if (!fits(**receive, peer, frame.tag)) continue;
     Transfer* transfer = *receive;
@@ -131,9 +132,23 @@ void Messenger::compare(int peer, const LinkFrame& frame) const {
 }
 
 void Messenger::compare_call(int peer, const LinkFrame& call) {
+  hear(peer, call);
   if (operation_of_tag(call.tag) <= current_number_) return compare(peer, call);
   std::erase_if(early_calls_, [&](const auto& earlier) { return earlier.first == peer; });
   early_calls_.emplace_back(peer, call);
+}
+
+void Messenger::hear(int peer, const LinkFrame& frame) {
+  if ((frame.tag & kCollectiveTag) != 0) heard_[peer] = std::max(heard_[peer], operation_of_tag(frame.tag));
+}
+
+std::vector<Messenger::Awaited> Messenger::awaited() const {
+  std::vector<Awaited> list;
+  for (int peer = 0; peer < static_cast<int>(links_.size()); ++peer) {
+    auto from_it = [&](const Transfer* receive) { return receive->peer == peer && !receive->any_tag && (receive->tag & kCollectiveTag) != 0; };
+    if (std::any_of(receives_.begin(), receives_.end(), from_it)) list.push_back({peer, heard_[peer] >= current_number_});
+  }
+  return list;
 }
 
 void Messenger::check_kept() {

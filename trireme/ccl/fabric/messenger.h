@@ -31,6 +31,14 @@ class Messenger final : public Source, private LinkEvents {
   // wait for each other in different operations learn it so.
   void call_out() { calling_out_ = true; }
 
+  // Whose messages the current collective waits for, and whether any message of it has come from there: who has called it and who, as far as
+  // this rank can know, has not. In rank order.
+  struct Awaited {
+    int peer;
+    bool heard;
+  };
+  std::vector<Awaited> awaited() const;
+
   void send_leave();
   // Something is queued that its links would not take.
   bool unsent() const;
@@ -57,6 +65,7 @@ class Messenger final : public Source, private LinkEvents {
   void take(Arrival& arrival, Transfer& receive);
   void check_left(const Transfer& transfer) const;
   void compare(int peer, const LinkFrame& frame) const;
+  void hear(int peer, const LinkFrame& frame);
   void check_kept();
   void call_awaited();
   bool progress_bulk();
@@ -70,6 +79,7 @@ class Messenger final : public Source, private LinkEvents {
   size_t kept_bytes_ = 0;
   bool ended_ = false;
   uint64_t current_number_ = 0;
+  std::vector<uint64_t> heard_;  // by peer: the last collective of which it has sent anything
   // Of the current collective and those before it, by their numbers modulo: peers may be that far behind.
   static constexpr size_t kRemembered = 16;
   Signature signatures_[kRemembered];

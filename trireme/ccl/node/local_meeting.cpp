@@ -149,7 +149,10 @@ class Meeter {
   void send(int peer, std::string_view kind, uint64_t number, int fd) {
     std::string bytes = Datagram{std::string(kind), static_cast<uint32_t>(group_.me), number}.encode(control_);
     // A full queue drains only while its owner reads; we may be what its owner waits for, so read meanwhile.
-    while (!group_.socket.try_send(group_.members[peer].socket_name, bytes, {&fd, 1})) {
+    for (;;) {
+      auto sent = group_.socket.try_send(group_.members[peer].socket_name, bytes, {&fd, 1});
+      if (sent == LocalSocket::Sent::yes) return;
+      if (sent == LocalSocket::Sent::nobody_there) throw IoError(str("no socket of rank ", group_.members[peer].global_rank, " is within reach"));
       if (deadline_.passed()) throw Timeout(str("rank ", group_.members[peer].global_rank, " of this host takes no messages"));
       if (auto message = group_.socket.receive(Deadline::after(std::chrono::milliseconds(1)))) take(*message);
     }

@@ -63,7 +63,7 @@ LocalSocket LocalSocket::open() {
   return local;
 }
 
-bool LocalSocket::try_send(const std::string& to, const std::string& bytes, std::span<const int> fds) {
+LocalSocket::Sent LocalSocket::try_send(const std::string& to, const std::string& bytes, std::span<const int> fds) {
   sockaddr_un address;
   socklen_t length = make_address(to, address);
   iovec piece{const_cast<char*>(bytes.data()), bytes.size()};
@@ -82,8 +82,9 @@ bool LocalSocket::try_send(const std::string& to, const std::string& bytes, std:
     rights->cmsg_len = CMSG_LEN(fds.size_bytes());
     std::memcpy(CMSG_DATA(rights), fds.data(), fds.size_bytes());
   }
-  if (sendmsg(fd_.get(), &header, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return true;
-  if (errno == EAGAIN || errno == ENOBUFS) return false;
+  if (sendmsg(fd_.get(), &header, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return Sent::yes;
+  if (errno == EAGAIN || errno == ENOBUFS) return Sent::queue_full;
+  if (errno == ECONNREFUSED || errno == ENOENT) return Sent::nobody_there;
   throw IoError(errno_message("handing a descriptor to a rank of this host", errno));
 }
 

@@ -28,8 +28,9 @@ class LocalSocket {
   explicit operator bool() const { return static_cast<bool>(fd_); }
   const std::string& name() const { return name_; }
 
-  // False when the receiver's queue is full. Throws IoError when there is no such socket within reach.
-  bool try_send(const std::string& to, const std::string& bytes, std::span<const int> fds);
+  // nobody_there: no socket of that name is open within reach.
+  enum class Sent { yes, queue_full, nobody_there };
+  Sent try_send(const std::string& to, const std::string& bytes, std::span<const int> fds);
   // At most 1 KiB and 4 descriptors; nothing when the deadline passes.
   std::optional<LocalMessage> receive(Deadline deadline);
 

@@ -24,6 +24,8 @@ PoisonNote PoisonNote::from(const std::exception_ptr& error) {
     note = {aborted, -1, e.what()};
   } catch (const std::exception& e) {
     note = {io_error, -1, e.what()};
+  } catch (...) {
+    note = {io_error, -1, "an exception of a type that is no std::exception"};
   }
   return note;
 }

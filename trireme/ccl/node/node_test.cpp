@@ -1,11 +1,18 @@
 #include "trireme/ccl/node/node.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstring>
+#include <fstream>
+#include <optional>
 #include <thread>
 
 #include "trireme/base/error.h"
+#include "trireme/ccl/node/shared_heap.h"
 
 namespace trireme::ccl {
 namespace {
@@ -73,6 +80,86 @@ TEST(Node, ARankThatDiedWhileWritingHoldsNobodyUpForLong) {
   auto start = std::chrono::steady_clock::now();
   ranks.first.await_others(milliseconds(50), milliseconds(20'000));
   EXPECT_GE(std::chrono::steady_clock::now() - start, milliseconds(50));
+}
+
+// Two ranks that hand each other shared buffers, as processes do.
+struct TwoMemories {
+  LocalSocket sockets[2] = {LocalSocket::open(), LocalSocket::open()};
+  std::vector<LocalPeer> peers = {{4, getpid(), sockets[0].name()}, {7, getpid(), sockets[1].name()}};
+  PeerMemory first{PeerMemory::Access::direct, 0, peers, std::move(sockets[0])};
+  std::optional<PeerMemory> second{std::in_place, PeerMemory::Access::direct, 1, peers, std::move(sockets[1])};
+};
+
+int buffers_mapped() {
+  std::ifstream maps("/proc/self/maps");
+  int count = 0;
+  for (std::string line; std::getline(maps, line);) count += line.find("memfd:trireme-buffer") != std::string::npos;
+  return count;
+}
+
+TEST(SharedBuffers, GiveTheirMemoryBackWhenReleased) {
+  constexpr size_t kBytes = 16 << 20;
+  TwoMemories ranks;
+  void* data = SharedHeap::instance().allocate(kBytes);
+  std::memset(data, 1, kBytes);
+  View view = ranks.first.view_of(data, kBytes);
+  EXPECT_EQ(*ranks.second->map(0, view, 0), std::byte{1});
+  EXPECT_EQ(buffers_mapped(), 2);
+
+  auto region = SharedHeap::instance().find(data, kBytes);
+  auto bytes_held = [&] {
+    struct stat status {};
+    EXPECT_EQ(fstat(region->fd.get(), &status), 0);
+    return static_cast<size_t>(status.st_blocks) * 512;
+  };
+  EXPECT_GE(bytes_held(), kBytes);
+  SharedHeap::instance().release(data);
+  // Though a peer has it mapped. At most one huge page cannot be split.
+  EXPECT_LE(bytes_held(), size_t{2} << 20);
+  region.reset();
+  ranks.second->unmap_freed();
+  EXPECT_EQ(buffers_mapped(), 0);
+}
+
+// A child's copy of a buffer goes when the child ends in good order. The parent goes on using it.
+TEST(SharedBuffers, AForkedChildReleasesOnlyItsCopy) {
+  TwoMemories ranks;
+  void* data = SharedHeap::instance().allocate(4096);
+  std::memset(data, 1, 4096);
+  View view = ranks.first.view_of(data, 4096);
+  const std::byte* mapped = ranks.second->map(0, view, 0);
+  pid_t child = fork();
+  if (child == 0) {
+    SharedHeap::instance().release(data);
+    _exit(0);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  ranks.second->unmap_freed();
+  EXPECT_EQ(buffers_mapped(), 2);
+  EXPECT_EQ(*mapped, std::byte{1});
+  SharedHeap::instance().release(data);
+}
+
+TEST(SharedBuffers, APeerThatIsGoneIsNamed) {
+  TwoMemories ranks;
+  void* data = SharedHeap::instance().allocate(4096);
+  ranks.second.reset();
+  try {
+    ranks.first.view_of(data, 4096);
+    ADD_FAILURE() << "handed to nobody";
+  } catch (const PeerLost& error) {
+    EXPECT_EQ(error.rank(), 7);
+    EXPECT_NE(std::string(error.what()).find("rank 7"), std::string::npos) << error.what();
+  }
+  SharedHeap::instance().release(data);
+}
+
+TEST(Segment, RefusesTooLittleStagingMemoryForItsRanks) {
+  EXPECT_THROW(Segment::create(2, 4096, true), InvalidArgument);
+  EXPECT_THROW(Segment::create(256, 16384, true), InvalidArgument);
+  EXPECT_NO_THROW(Segment::create(256, 65536, true));
 }
 
 }  // namespace

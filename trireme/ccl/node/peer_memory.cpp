@@ -9,7 +9,6 @@
 #include <cstring>
 
 #include "trireme/base/error.h"
-#include "trireme/ccl/node/shared_heap.h"
 
 namespace trireme::ccl {
 namespace {
@@ -64,7 +63,7 @@ View PeerMemory::view_of(const void* data, size_t bytes) {
   View view{reinterpret_cast<uint64_t>(data), bytes, 0, 0};
   if (access_ == Access::same_process || bytes == 0 || !socket_) return view;
   auto region = SharedHeap::instance().find(data, bytes);
-  if (region && hand_out(region->id, region->fd.get(), region->mapping_bytes)) {
+  if (region && region->fd && hand_out(region)) {
     view.region = region->id;
     view.address = static_cast<uint64_t>(static_cast<const std::byte*>(data) - region->mapping);
   }
@@ -72,15 +71,26 @@ View PeerMemory::view_of(const void* data, size_t bytes) {
 }
 
 // False when some peer's queue is full: the buffer then counts as private, this once.
-bool PeerMemory::hand_out(uint32_t region, int fd, size_t bytes) {
-  std::vector<bool>& has = handed_out_[region];
-  has.resize(peers_.size(), false);
-  RegionMessage message{static_cast<uint32_t>(me_), region, bytes};
+bool PeerMemory::hand_out(const std::shared_ptr<SharedRegion>& region) {
+  auto known = handed_out_.find(region->id);
+  if (known == handed_out_.end()) {
+    std::erase_if(handed_out_, [](const auto& entry) { return entry.second.region.expired(); });
+    known = handed_out_.emplace(region->id, HandedOut{region, std::vector<bool>(peers_.size())}).first;
+  }
+  std::vector<bool>& has = known->second.to;
+  RegionMessage message{static_cast<uint32_t>(me_), region->id, region->mapping_bytes};
   std::string text(reinterpret_cast<const char*>(&message), sizeof message);
+  int fd = region->fd.get();
   for (size_t peer = 0; peer < peers_.size(); ++peer) {
     if (has[peer] || static_cast<int>(peer) == me_) continue;
-    if (!socket_.try_send(peers_[peer].socket_name, text, {&fd, 1})) return false;
-    has[peer] = true;
+    switch (socket_.try_send(peers_[peer].socket_name, text, {&fd, 1})) {
+      case LocalSocket::Sent::yes: has[peer] = true; break;
+      case LocalSocket::Sent::queue_full: return false;
+      case LocalSocket::Sent::nobody_there: {
+        int rank = peers_[peer].global_rank;
+        throw PeerLost(rank, str("rank ", rank, " cannot be handed a shared buffer: it is dead or has left the communicator. Make a new one."));
+      }
+    }
   }
   return true;
 }

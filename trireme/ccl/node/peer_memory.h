@@ -9,12 +9,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "trireme/ccl/node/local_socket.h"
 #include "trireme/ccl/node/segment.h"
+#include "trireme/ccl/node/shared_heap.h"
 
 namespace trireme::ccl {
 
@@ -36,6 +38,8 @@ class PeerMemory {
 
   // How peers can reach [data, data + bytes). Hands them the region's descriptor where it is one they have not got.
   View view_of(const void* data, size_t bytes);
+  // Lets go of the regions that their owners have released. Not while an operation uses one.
+  void unmap_freed();
   // Whether peers can reach a view of this rank at all.
   bool reachable(const View& view) const { return access_ != Access::regions_only || view.region != 0; }
 
@@ -51,16 +55,19 @@ class PeerMemory {
     std::byte* base = nullptr;
     size_t bytes = 0;
   };
-  bool hand_out(uint32_t region, int fd, size_t bytes);
+  struct HandedOut {
+    std::weak_ptr<SharedRegion> region;
+    std::vector<bool> to;  // by peer
+  };
+  bool hand_out(const std::shared_ptr<SharedRegion>& region);
   std::byte* region_of(int peer, uint32_t region);
   void take_message(const LocalMessage& message);
-  void unmap_freed();
 
   Access access_;
   int me_;
   std::vector<LocalPeer> peers_;
   LocalSocket socket_;
-  std::map<uint32_t, std::vector<bool>> handed_out_;      // by region: who has it
+  std::map<uint32_t, HandedOut> handed_out_;              // by region
   std::map<std::pair<int, uint32_t>, Mapping> mappings_;  // by peer and region
 };
 

@@ -3,10 +3,12 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/ccl/bootstrap/forked_child.h"
 
 namespace trireme::ccl {
 namespace {
@@ -14,6 +16,9 @@ namespace {
 constexpr size_t kPage = 4096;
 
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+// The leaders of hosts leave small results here, two in turn; staged transfers need two slots with a cache line for each rank.
+size_t least_staging_bytes(int ranks) { return std::max(2 * kInlineBytes, 2 * static_cast<size_t>(ranks) * kCacheLine); }
 
 }  // namespace
 
@@ -36,6 +41,9 @@ SegmentLayout::SegmentLayout(int rank_count, size_t staging)
 }
 
 Segment Segment::create(int ranks, size_t staging_bytes, bool in_process) {
+  if (size_t needed = least_staging_bytes(ranks); staging_bytes < needed) {
+    throw InvalidArgument(str("TRIREME_SEGMENT_BYTES = ", staging_bytes, ": ", ranks, " ranks on one host need at least ", needed));
+  }
   Segment segment(SegmentLayout(ranks, staging_bytes));
   int fd = -1;
   if (!in_process) {
@@ -68,7 +76,10 @@ void Segment::map(int fd, bool in_process) {
   if (memory == MAP_FAILED) throw IoError(errno_message("mapping a communicator's shared memory", errno));
   // A forked child (a DataLoader's worker) has no business in it.
   madvise(memory, bytes, MADV_DONTFORK);
-  memory_ = std::shared_ptr<std::byte>(static_cast<std::byte*>(memory), [bytes](std::byte* base) { munmap(base, bytes); });
+  // There, something else may lie at its address.
+  memory_ = std::shared_ptr<std::byte>(static_cast<std::byte*>(memory), [bytes, made = fork_generation()](std::byte* base) {
+    if (made == fork_generation()) munmap(base, bytes);
+  });
 }
 
 }  // namespace trireme::ccl

@@ -98,7 +98,7 @@ struct SegmentLayout {
 class Segment {
  public:
   Segment() = default;
-  // A new one, zeroed. `in_process` needs no descriptor.
+  // A new one, zeroed. `in_process` needs no descriptor. Throws InvalidArgument when the staging memory is too little for so many ranks.
   static Segment create(int ranks, size_t staging_bytes, bool in_process);
   // Maps one that a peer made. Throws IoError when the descriptor is not as large as it must be.
   static Segment open(UniqueFd fd, int ranks, size_t staging_bytes);

@@ -1,8 +1,10 @@
 #include "trireme/ccl/node/shared_heap.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <utility>
 
 #include "trireme/base/error.h"
 
@@ -15,7 +17,7 @@ SharedRegion::~SharedRegion() {
 }
 
 SharedHeap& SharedHeap::instance() {
-  static SharedHeap heap;
+  static SharedHeap& heap = *new SharedHeap;  // never destroyed: a program's static objects may still use it
   return heap;
 }
 
@@ -42,12 +44,21 @@ void* SharedHeap::allocate(size_t bytes) {
 
 void SharedHeap::release(void* data) {
   if (data == nullptr) return;
-  std::unique_lock lock(mutex_);
-  auto found = regions_.find(static_cast<std::byte*>(data));
-  if (found == regions_.end()) throw InvalidArgument("release_shared: this memory was not allocated by allocate_shared");
-  reinterpret_cast<RegionHeader*>(found->second->mapping)->freed.store(1, std::memory_order_release);
-  regions_.erase(found);
-  count_.store(regions_.size(), std::memory_order_release);
+  std::shared_ptr<SharedRegion> region;
+  {
+    std::unique_lock lock(mutex_);
+    auto found = regions_.find(static_cast<std::byte*>(data));
+    if (found == regions_.end()) throw InvalidArgument("release_shared: this memory was not allocated by allocate_shared");
+    region = std::move(found->second);
+    regions_.erase(found);
+    count_.store(regions_.size(), std::memory_order_release);
+  }
+  if (!region->fd) return;  // a forked child's copy: the parent goes on using it
+  reinterpret_cast<RegionHeader*>(region->mapping)->freed.store(1, std::memory_order_release);
+  // Peers unmap it when they begin their next large operation, which may be long in coming: the memory goes back now. Where the kernel refuses
+  // that, it goes back with the last mapping.
+  fallocate(region->fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, kRegionHeaderBytes,
+            static_cast<off_t>(region->mapping_bytes - kRegionHeaderBytes));
 }
 
 std::shared_ptr<SharedRegion> SharedHeap::find(const void* data, size_t bytes) const {
