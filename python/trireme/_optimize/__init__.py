@@ -49,6 +49,7 @@ def _optimize(model: nn.Module, optimizer: torch.optim.Optimizer | None, dtype: 
     lines, packed = _optimize_encoders(model)
     lines += generic.switch_attention(model, packed)
     lines += generic.swap_modules(model, packed)
+    precision.follow_plan(model)
     if not lines and not vars(model).get(SAID):
         lines.append("found nothing in the model that it knows")
     if any(hasattr(module, "_orig_mod") for module in model.modules()):

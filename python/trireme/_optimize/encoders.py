@@ -3,7 +3,6 @@ was not optimized, or a call that asks for what the packed way has not, goes to 
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 from typing import Any
@@ -14,7 +13,6 @@ from torch import nn
 from trireme._optimize import layers, precision, verify
 from trireme._optimize.families import FAMILIES, Family
 from trireme._optimize.packing import Packing, packing_of
-from trireme._optimize.report import say_once
 
 MARK = "_trireme_packed"  # on a module that optimize() was asked for
 
@@ -50,6 +48,7 @@ def _is_ours(x: torch.Tensor) -> bool:
 def enable(module: nn.Module, family: Family) -> None:
     _replace_forwards(family)
     setattr(module, MARK, True)
+    precision.follow_plan(module)
 
 
 @functools.cache
@@ -125,21 +124,11 @@ def _model_forward(original: Any, family: Family) -> Any:
             if _is_usual(self, family, given):
                 packing = packing_of(given["input_ids"].shape, given.get("attention_mask"))
                 if packing is not None:
-                    with _autocast():
-                        verify.once(self, original, args, kwargs, lambda: _packed(self, family, given, packing))
-                        return _packed(self, family, given, packing)
+                    verify.once(self, original, args, kwargs, lambda: _packed(self, family, given, packing))
+                    return _packed(self, family, given, packing)
         return original(self, *args, **kwargs)
 
     return forward
-
-
-def _autocast() -> contextlib.AbstractContextManager[None]:
-    """Under torch.autocast to a bf16 that this CPU has no instructions for, the encoder stays fp32, and says so."""
-    if precision.autocast_dtype() != torch.bfloat16:
-        return contextlib.nullcontext()
-    plan = precision.bf16_plan()
-    say_once(f"torch.autocast: {plan}")
-    return contextlib.nullcontext() if plan.native else precision.no_autocast()
 
 
 def _packed(model: nn.Module, family: Family, given: dict[str, Any], packing: Packing) -> Any:
