@@ -1,7 +1,9 @@
 """Ways to call, wrap, move and keep an optimized encoder: what is asked for is given, packed or by transformers' own code, and is right."""
 
+import concurrent.futures
 import copy
 import pickle
+import sys
 
 import pytest
 
@@ -274,6 +276,46 @@ def test_a_layer_with_a_hook_is_not_fused(packed):
     ours.encoder.layer[0].intermediate.dense.register_forward_hook(lambda module, inputs, output: seen.append(output.shape))
     assert_same_tokens(ours, theirs, batch())
     assert seen == [(sum(LENGTHS), 4 * HIDDEN)] and packed
+
+
+# ---- Question answering ----
+
+
+def test_question_answering_in_threads():
+    """One model, calls side by side: each is answered for its own mask."""
+    model = trireme.optimize(make("bert", "ForQuestionAnswering")).eval()
+    batches = [batch(), batch(lengths=(12, 12, 3, 2), seed=2)]
+    with torch.no_grad():
+        expected = [model(**inputs).start_logits for inputs in batches]
+    wrong = []
+
+    def ask(which):
+        with torch.no_grad():
+            for _ in range(100):
+                if not torch.allclose(model(**batches[which]).start_logits, expected[which], atol=1e-4):
+                    wrong.append(which)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            list(pool.map(ask, range(2)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong
+
+
+@pytest.mark.parametrize("as_dict", [True, False])
+@pytest.mark.parametrize("labels", [True, False])
+def test_question_answering_gives_what_transformers_gives(as_dict, labels):
+    ours, theirs = pair("bert", "ForQuestionAnswering")
+    inputs = batch(lengths=(12, 12, 12, 12))
+    if labels:
+        inputs |= {"start_positions": torch.tensor([[1], [2], [3], [40]]), "end_positions": torch.tensor([[1], [2], [3], [4]])}
+    our, their = (model(**inputs, return_dict=as_dict) for model in (ours, theirs))
+    assert type(our) is type(their) and len(our) == len(their) == (3 if labels else 2)
+    for a, b in zip(our if not as_dict else our.values(), their if not as_dict else their.values(), strict=True):
+        assert_close(a, b)
 
 
 # ---- Models that move, are kept, or asked for again ----

@@ -156,18 +156,25 @@ def _question_answering_forward(original: Any) -> Any:
 
     @functools.wraps(original)
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        base = getattr(self, self.base_model_prefix)
-        given = signature.bind(self, *args, **kwargs).arguments
-        mask = given.get("attention_mask")
-        ids = given.get("input_ids")
-        if not getattr(base, MARK, False) or mask is None or ids is None or mask.shape != ids.shape or layers.has_hooks(self.qa_outputs):
+        call = signature.bind(self, *args, **kwargs)
+        given = call.arguments
+        mask, ids = given.get("attention_mask"), given.get("input_ids")
+        if not getattr(getattr(self, self.base_model_prefix), MARK, False) or mask is None or ids is None or mask.shape != ids.shape:
             return original(self, *args, **kwargs)
-        hide = self.qa_outputs.register_forward_hook(
-            lambda module, inputs, logits: logits.masked_fill(~mask.bool()[..., None], torch.finfo(logits.dtype).min)
-        )
-        try:
-            return original(self, *args, **kwargs)
-        finally:
-            hide.remove()
+        starts, ends = given.pop("start_positions", None), given.pop("end_positions", None)
+        result = original(*call.args, **call.kwargs)
+        start_logits, end_logits = (logits.masked_fill(~mask.bool(), torch.finfo(logits.dtype).min) for logits in result[:2])
+        loss = None
+        if starts is not None and ends is not None:
+            loss = (_place_loss(start_logits, starts) + _place_loss(end_logits, ends)) / 2
+        if isinstance(result, tuple):
+            return (*(() if loss is None else (loss,)), start_logits, end_logits, *result[2:])
+        return type(result)(**{**result, "loss": loss, "start_logits": start_logits, "end_logits": end_logits})
 
     return forward
+
+
+def _place_loss(logits: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """As transformers has it: [batch] or [batch, 1], and places outside of the batch do not count."""
+    length = logits.shape[1]
+    return nn.functional.cross_entropy(logits, places.reshape(len(logits)).clamp(0, length), ignore_index=length)
