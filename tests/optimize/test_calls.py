@@ -362,6 +362,20 @@ def test_verified(monkeypatch, capfd):
     assert ours.training
 
 
+def test_verified_with_a_mask_by_place(monkeypatch, capfd):
+    monkeypatch.setenv("TRIREME_VERIFY", "1")
+    ours, _ = pair()
+    ours(*batch().values())
+    difference = float(capfd.readouterr().err.partition("by at most ")[2].split()[0])
+    assert difference <= TOLERANCE * HIDDEN**0.5
+
+
+def test_verify_says_where_it_compares_nothing(monkeypatch, capfd):
+    monkeypatch.setenv("TRIREME_VERIFY", "1")
+    trireme.optimize(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LayerNorm(8)))
+    assert "nothing will be compared" in capfd.readouterr().err
+
+
 def test_verify_sees_a_difference(monkeypatch, capfd):
     monkeypatch.setenv("TRIREME_VERIFY", "1")
     ours = trireme.optimize(make("bert"))

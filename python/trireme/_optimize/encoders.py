@@ -124,7 +124,7 @@ def _model_forward(original: Any, family: Family) -> Any:
             if _is_usual(self, family, given):
                 packing = packing_of(given["input_ids"].shape, given.get("attention_mask"))
                 if packing is not None:
-                    verify.once(self, original, args, kwargs, lambda: _packed(self, family, given, packing))
+                    verify.once(self, original, args, kwargs, given.get("attention_mask"), lambda: _packed(self, family, given, packing))
                     return _packed(self, family, given, packing)
         return original(self, *args, **kwargs)
 
