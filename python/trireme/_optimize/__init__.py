@@ -74,7 +74,7 @@ def _optimize_encoders(model: nn.Module) -> tuple[list[str], list[nn.Module]]:
         else:
             encoders.enable(module, family)
             packed.append(module)
-            lines.append(f"{where} runs packed and fused")
+            lines.append(f"{where} {encoders.describe(module, family)}")
     if not packed and verify.is_asked():
         lines.append("TRIREME_VERIFY=1 compares packed encoders, and the model has none: nothing will be compared")
     return lines, packed
