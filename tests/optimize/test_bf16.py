@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from .models import LENGTHS, TOLERANCE, assert_close, assert_same_training, batch, clone, make, torch, train_once
+from .models import LENGTHS, TOLERANCE, assert_close, assert_same_training, batch, clone, make, torch, train_once, transformers
 
 import trireme
 from trireme._optimize import precision
@@ -29,8 +29,8 @@ def plan(monkeypatch, tmp_path):
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         monkeypatch.setattr(precision, "probe", lambda: (failure, ratio))
-        (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nflags\t\t: {FLAGS[cpu]}\n")
-        return trireme.bf16_plan(tmp_path / "cpuinfo")
+        (tmp_path / cpu).write_text(f"processor\t: 0\nflags\t\t: {FLAGS[cpu]}\n")
+        return trireme.bf16_plan(tmp_path / cpu)
 
     return of
 
@@ -63,12 +63,53 @@ def test_asking_for_bf16_never_makes_a_run_slower(plan):
     assert plan("avx512", ratio=0.7, TRIREME_BF16="native").native
 
 
+def test_noise_does_not_decide(plan):
+    assert not plan("avx512", ratio=1.1).native
+    assert plan("avx512", ratio=1.3).native
+
+
+@pytest.fixture
+def rank(monkeypatch, plan):
+    """rank(0 or 1, ...): what that rank of two plans, with plan's arguments."""
+    distributed, store = torch.distributed, torch.distributed.HashStore()
+    monkeypatch.setattr(distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(distributed, "get_world_size", lambda: 2)
+    monkeypatch.setattr(precision, "ANSWER_SECONDS", 1)
+
+    def of(number, *args, **options):
+        seen = distributed.PrefixStore("", store)  # an object for each rank, as in processes of their own
+        monkeypatch.setattr(distributed, "get_rank", lambda: number)
+        monkeypatch.setattr(distributed.distributed_c10d, "_get_default_store", lambda: seen)
+        return plan(*args, **options)
+
+    return of
+
+
+@pytest.mark.parametrize(("of_0", "of_1"), [(1.1, 1.3), (1.3, 1.1), (1.3, 1.3)])
+def test_rank_0_decides(rank, of_0, of_1):
+    first, second = rank(0, "avx512", ratio=of_0), rank(1, "avx512", ratio=of_1)
+    assert first.native == second.native == (of_0 > 1.2)
+
+
+def test_a_rank_that_cannot_follow_says_so(rank):
+    assert rank(0, "amx").native
+    with pytest.raises(RuntimeError, match="rank 1: .*neither AMX-BF16 nor.*TRIREME_BF16=emulate on every rank"):
+        rank(1, "plain")
+    assert not rank(0, "plain").native
+    assert not rank(1, "amx").native
+
+
+def test_a_rank_that_asks_alone_is_told(rank):
+    with pytest.raises(RuntimeError, match="rank 1: bf16_plan: rank 0 has not said in 1 s"):
+        rank(1, "amx")
+
+
 def test_probe_sees_a_process_die(monkeypatch):
     monkeypatch.setattr(precision.sys, "executable", "/bin/false")
     assert "exit code 1" in precision.probe.__wrapped__()[0]
 
 
-@pytest.mark.skipif(precision.probe()[0] is None, reason="nothing was skipped here")
+@pytest.mark.skipif(precision.probe()[0] is None or "ONEDNN_MAX_CPU_ISA" in os.environ, reason="nothing was skipped here, or this is that run")
 def test_this_file_without_amx():
     """What had to be skipped above, without the instructions that end the process."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
@@ -101,6 +142,27 @@ def test_autocast_without_instructions_computes_in_fp32(monkeypatch):
     assert hidden.dtype == torch.float32
     present = batch()["attention_mask"].bool()
     assert_close(hidden[present], theirs(**batch())[0][present], TOLERANCE)
+
+
+def gpt2():
+    torch.manual_seed(0)
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=100, n_embd=32, n_layer=1, n_head=4, n_positions=64)).eval()
+
+
+@pytest.mark.parametrize("make_model", [lambda: make("bert", "ForMaskedLM"), gpt2], ids=["head", "other model"])
+def test_autocast_without_instructions_is_left_by_the_whole_model(monkeypatch, make_model):
+    monkeypatch.setenv("TRIREME_BF16", "emulate")
+    ours, theirs = trireme.optimize(make_model()), make_model()
+    ids = batch(lengths=(12, 12))["input_ids"]
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = ours(ids).logits
+        assert torch.is_autocast_enabled("cpu")
+    assert_close(logits, theirs(ids).logits, TOLERANCE)
+    assert logits.dtype == torch.float32
+    with torch.autocast("cpu", torch.bfloat16):
+        with pytest.raises(IndexError):
+            ours(ids + 1000)
+        assert torch.is_autocast_enabled("cpu"), "a call that failed left autocast off"
 
 
 @runs_bf16

@@ -1,14 +1,16 @@
 """Ways to call, wrap, move and keep an optimized encoder: what is asked for is given, packed or by transformers' own code, and is right."""
 
+import concurrent.futures
 import copy
 import pickle
+import sys
 
 import pytest
 
 from .models import FAMILIES, HIDDEN, LENGTHS, TOLERANCE, VERSION, assert_close, assert_same_training, batch, clone, make, torch, train_once, transformers
 
 import trireme
-from trireme._optimize import encoders
+from trireme._optimize import encoders, layers
 
 
 @pytest.fixture
@@ -47,7 +49,7 @@ def assert_same_tokens(ours, theirs, inputs):
 
 def with_holes(mask):
     mask = mask.clone()
-    mask[0, 3] = mask[3, 0] = 0
+    mask[0, 3] = mask[3, 1] = 0
     return mask
 
 
@@ -77,8 +79,10 @@ def test_mask(family, kind, packed):
     # transformers negates masks in its own ways: it is asked with the one form that it always takes
     expected = theirs(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"].long())[0]
     result = ours(**inputs)[0]
-    assert packed
+    assert bool(packed) == (kind != "left")  # the first place, which heads read, is padding there
     assert_close(tokens(result, inputs["attention_mask"]), tokens(expected, inputs["attention_mask"]))
+    if not packed:
+        assert_close(result[:, 0], expected[:, 0])
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -121,6 +125,15 @@ def test_what_is_not_packed(family, kind, packed):
     for name in ("hidden_states", "attentions"):
         if name in their:
             assert all(torch.equal(a, b) for a, b in zip(our[name], their[name], strict=True))
+
+
+def test_packed_again_after_hidden_states(packed):
+    """transformers 5 leaves hooks on the modules from then on."""
+    ours, theirs = pair()
+    ours(**batch(), output_hidden_states=True)
+    assert not packed
+    assert_same_tokens(ours, theirs, batch())
+    assert packed
 
 
 @pytest.mark.skipif(VERSION >= (5, 0), reason="transformers 5 has no head_mask")
@@ -174,27 +187,20 @@ def test_dropout_follows_the_seed():
 @pytest.mark.parametrize("reentrant", [False, True], ids=["non-reentrant", "reentrant"])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_gradient_checkpointing(family, dropout, reentrant, packed):
+def test_gradient_checkpointing(family, dropout, reentrant, packed, monkeypatch):
     """The same bits as without: what is computed again is drawn again."""
     model = trireme.optimize(make(family, "ForSequenceClassification", dropout=dropout))
     inputs = {**batch(), "labels": torch.arange(len(LENGTHS)) % 2}
-    if reentrant:
+    if reentrant or VERSION >= (5, 0):  # which does it by itself
         model.enable_input_require_grads()  # by a hook, so that embeddings are not fused: before both
     kept = train_once(model, inputs)
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
-    calls = count_layer_calls(model)
+    calls, real = [], layers.forward
+    monkeypatch.setattr(layers, "forward", lambda *args: calls.append(1) or real(*args))
     recomputed = train_once(model, inputs)
     assert len(calls) == 4, "each of two layers runs forward twice"
     assert_same_training(recomputed, kept, 0.0)
     assert len(packed) == 2
-
-
-def count_layer_calls(model):
-    calls = []
-    base = getattr(model, model.base_model_prefix)
-    for layer in encoders.family_of(base).layers(base):
-        layer.register_forward_pre_hook(lambda *_: calls.append(1))
-    return calls
 
 
 # ---- Wrapped models ----
@@ -268,12 +274,202 @@ def test_lora(first, packed):
     assert_close(ours(**inputs).logits, theirs(**inputs).logits)
 
 
-def test_a_layer_with_a_hook_is_not_fused(packed):
-    ours, theirs = pair()
+# ---- What a user put into an encoder ----
+
+HOOKED = {
+    "bert": (
+        "embeddings", "embeddings.word_embeddings", "encoder", "encoder.layer.0", "encoder.layer.0.attention", "encoder.layer.0.attention.output",
+        "encoder.layer.0.intermediate", "encoder.layer.0.intermediate.intermediate_act_fn", "encoder.layer.0.output",
+        "encoder.layer.0.output.dense", "encoder.layer.0.output.dropout", "encoder.layer.0.output.LayerNorm",
+    ),
+    "distilbert": (
+        "embeddings", "transformer", "transformer.layer.0", "transformer.layer.0.attention", "transformer.layer.0.ffn",
+        "transformer.layer.0.ffn.activation", "transformer.layer.0.ffn.dropout", "transformer.layer.0.sa_layer_norm",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("family", "path"), [(family, path) for family, paths in HOOKED.items() for path in paths])
+def test_a_hook_sees_what_it_would_see_without_us(family, path, packed):
     seen = []
-    ours.encoder.layer[0].intermediate.dense.register_forward_hook(lambda module, inputs, output: seen.append(output.shape))
-    assert_same_tokens(ours, theirs, batch())
-    assert seen == [(sum(LENGTHS), 4 * HIDDEN)] and packed
+    for model in pair(family):
+
+        def note(module, inputs, output):
+            given, result = inputs[0] if inputs else None, output[0] if isinstance(output, (tuple, dict)) else output
+            shapes.append([tuple(x.shape) for x in (given, result) if torch.is_tensor(x)])
+
+        seen.append(shapes := [])
+        hook = model.get_submodule(path).register_forward_hook(note)
+        model(**batch())
+        hook.remove()
+        assert not packed
+        model(**batch())
+        assert bool(packed) == (len(seen) == 1)
+        packed.clear()
+    assert seen[0] == seen[1] != []
+
+
+def test_a_hook_for_all_modules(packed):
+    ours, _ = pair()
+    calls = []
+    hook = torch.nn.modules.module.register_module_forward_hook(lambda module, *_: calls.append(type(module).__name__))
+    try:
+        ours(**batch())
+    finally:
+        hook.remove()
+    assert "BertIntermediate" in calls and not packed
+
+
+def derived(module, forward):
+    """The module, of a class that a user derived from its own."""
+    module.__class__ = type("Mine", (type(module),), {"forward": forward, "__module__": "mine"})
+
+
+def double_output(model, layer):
+    part = layer.ffn if hasattr(layer, "ffn") else layer.output
+    original = type(part).forward
+    derived(part, lambda self, *args: 2 * original(self, *args))
+
+
+def patch_inner(model, layer):
+    part = layer.ffn if hasattr(layer, "ffn") else layer.intermediate
+    original = part.forward
+    part.forward = lambda x: 3 * original(x)
+
+
+def replace_activation(model, layer):
+    class GELUActivation(torch.nn.Module):  # the name of transformers'
+        def __init__(self):
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.full((4 * HIDDEN,), 0.5))
+
+        def forward(self, x):
+            return torch.nn.functional.gelu(x) * self.scale
+
+    if hasattr(layer, "ffn"):
+        layer.ffn.activation = GELUActivation()
+    else:
+        layer.intermediate.intermediate_act_fn = GELUActivation()
+
+
+def derive_layer(model, layer):
+    original = type(layer).forward
+
+    def forward(self, hidden_states, *args, **kwargs):
+        assert hidden_states.dim() == 3
+        return original(self, 2 * hidden_states, *args, **kwargs)
+
+    derived(layer, forward)
+
+
+def wrap_layer(model, layer):
+    class Wrapped(torch.nn.Module):
+        def __init__(self, layer):
+            super().__init__()
+            self.layer = layer
+            self.attention = layer.attention
+            self.attention_type = "full_attention"  # some versions of transformers look at it
+
+        def forward(self, hidden_states, *args, **kwargs):
+            assert hidden_states.dim() == 3
+            return self.layer(2 * hidden_states, *args, **kwargs)
+
+    found = model.transformer.layer if hasattr(model, "transformer") else model.encoder.layer
+    found[0] = Wrapped(layer)
+
+
+def scale_places(model, layer):
+    original = type(model.embeddings).forward
+    derived(model.embeddings, lambda self, *args, **kwargs: 2 * original(self, *args, **kwargs))
+
+
+@pytest.mark.parametrize("change", [double_output, patch_inner, replace_activation, derive_layer, wrap_layer, scale_places])
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("first", ["optimized", "changed"])
+def test_what_is_not_transformers_own_is_not_passed_by(first, family, change, packed, capfd):
+    ours, theirs = make(family), make(family)
+    if first == "optimized":
+        trireme.optimize(ours)
+    for model in (ours, theirs):
+        change(model, encoders.family_of(model).layers(model)[0])
+    if first == "changed":
+        trireme.optimize(ours)
+        assert "runs transformers' own code, slower: " in capfd.readouterr().err
+    present = batch()["attention_mask"].bool()
+    results = []
+    for model in (ours, theirs):
+        hidden = model(**batch())[0][present]
+        hidden.square().sum().backward()
+        results.append((hidden, {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}))
+    assert_same_training(*results)
+    assert not packed
+
+
+def test_dropout_replaced_by_identity(packed):
+    ours = trireme.optimize(make("bert", dropout=0.3))
+    for module in list(ours.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, torch.nn.Dropout):
+                setattr(module, name, torch.nn.Identity())
+    assert_same_tokens(ours, make("bert"), batch())
+    assert packed
+
+
+def test_report_of_an_activation(capfd):
+    trireme.optimize(make("bert", hidden_act="relu"))
+    assert "2 of 4 halves of layers are fused, not those with activation (torch.nn" in capfd.readouterr().err
+
+
+def test_report_of_adapters(capfd):
+    peft = pytest.importorskip("peft")
+    trireme.optimize(peft.get_peft_model(make("bert"), peft.LoraConfig(target_modules=["query"])))
+    assert "2 of 4 halves of layers are fused, not those with query (peft." in capfd.readouterr().err
+
+
+def test_traced(packed):
+    """torch.jit.trace writes down what it sees: not the packing of one batch."""
+    ours, theirs = pair(return_dict=False, attn_implementation="eager")
+    full, padded = batch(lengths=(12, 12, 12, 12)), batch()
+    traced = torch.jit.trace(ours.eval(), (full["input_ids"], full["attention_mask"]), check_trace=False)
+    assert not packed
+    assert_same_tokens(lambda input_ids, attention_mask: traced(input_ids, attention_mask), theirs.eval(), padded)
+
+
+def test_question_answering_in_threads():
+    """One model, calls side by side: each is answered for its own mask."""
+    model = trireme.optimize(make("bert", "ForQuestionAnswering")).eval()
+    batches = [batch(), batch(lengths=(12, 12, 3, 2), seed=2)]
+    with torch.no_grad():
+        expected = [model(**inputs).start_logits for inputs in batches]
+    wrong = []
+
+    def ask(which):
+        with torch.no_grad():
+            for _ in range(100):
+                if not torch.allclose(model(**batches[which]).start_logits, expected[which], atol=1e-4):
+                    wrong.append(which)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            list(pool.map(ask, range(2)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong
+
+
+@pytest.mark.parametrize("as_dict", [True, False])
+@pytest.mark.parametrize("labels", [True, False])
+def test_question_answering_gives_what_transformers_gives(as_dict, labels):
+    ours, theirs = pair("bert", "ForQuestionAnswering")
+    inputs = batch(lengths=(12, 12, 12, 12))
+    if labels:
+        inputs |= {"start_positions": torch.tensor([[1], [2], [3], [40]]), "end_positions": torch.tensor([[1], [2], [3], [4]])}
+    our, their = (model(**inputs, return_dict=as_dict) for model in (ours, theirs))
+    assert type(our) is type(their) and len(our) == len(their) == (3 if labels else 2)
+    for a, b in zip(our if not as_dict else our.values(), their if not as_dict else their.values(), strict=True):
+        assert_close(a, b)
 
 
 # ---- Models that move, are kept, or asked for again ----
@@ -318,6 +514,20 @@ def test_verified(monkeypatch, capfd):
     difference = float(said[0].partition("by at most ")[2].split()[0])
     assert difference <= TOLERANCE * HIDDEN**0.5
     assert ours.training
+
+
+def test_verified_with_a_mask_by_place(monkeypatch, capfd):
+    monkeypatch.setenv("TRIREME_VERIFY", "1")
+    ours, _ = pair()
+    ours(*batch().values())
+    difference = float(capfd.readouterr().err.partition("by at most ")[2].split()[0])
+    assert difference <= TOLERANCE * HIDDEN**0.5
+
+
+def test_verify_says_where_it_compares_nothing(monkeypatch, capfd):
+    monkeypatch.setenv("TRIREME_VERIFY", "1")
+    trireme.optimize(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LayerNorm(8)))
+    assert "nothing will be compared" in capfd.readouterr().err
 
 
 def test_verify_sees_a_difference(monkeypatch, capfd):

@@ -2,7 +2,7 @@
 
 Hidden states of padding are zero in a packed encoder, and something else in transformers. So a head is compared on what a training run looks at:
 labels of padding are -100, as transformers' collators make them. A question answering head is the exception: transformers lets the logits of
-padding take part in its softmax, here they do not; a batch is compared with transformers' loss for each sequence by itself.
+padding take part in its softmax, here they do not; a batch is compared with a loss over the logits of each sequence's own places.
 """
 
 import pytest
@@ -33,29 +33,36 @@ def labels_for(head, inputs):
     return {**inputs, "labels": torch.arange(rows) % 2}  # sentences
 
 
+@pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
 @pytest.mark.parametrize(("family", "head"), HEADS, ids=[head for _, head in HEADS])
-def test_head(family, head):
+def test_head(family, head, left):
     theirs = make(family, head)
     ours = trireme.optimize(clone(theirs))
     if head.endswith("ForQuestionAnswering"):
-        check_question_answering(ours, theirs)
+        check_question_answering(ours, theirs, left)
     else:
-        inputs = labels_for(head, batch())
+        inputs = labels_for(head, batch(left=left))
         assert_same_training(train_once(ours, inputs), train_once(theirs, inputs))
 
 
-def check_question_answering(ours, theirs):
-    inputs = batch()
-    lengths = inputs["attention_mask"].sum(1).tolist()
-    starts, ends = torch.tensor([3, 0, 6, 2]), torch.tensor([9, 0, 6, 40])  # the last end lies outside of its sequence: ignored
+def check_question_answering(ours, theirs, left):
+    inputs = batch(left=left)
+    present = inputs["attention_mask"].bool()
+    lengths = present.sum(1)
+    starts, ends = torch.tensor([3, 0, 6, 2]), torch.tensor([9, 0, 6, 40])  # the last end lies outside of the batch: ignored
+    if left:
+        starts, ends = starts + present.shape[1] - lengths, ends + present.shape[1] - lengths
     theirs.zero_grad()
-    losses = [[], []]
-    for row, length in enumerate(lengths):
-        alone = theirs(**{name: x[row : row + 1, :length] for name, x in inputs.items()})
-        for to, logits, positions in zip(losses, (alone.start_logits, alone.end_logits), (starts, ends), strict=True):
-            if positions[row] < length:
-                to.append(torch.nn.functional.cross_entropy(logits, positions[row : row + 1]))
-    loss = sum(sum(terms) / len(terms) for terms in losses) / 2
+    result = theirs(**inputs)
+    losses = []
+    for logits, places in ((result.start_logits, starts), (result.end_logits, ends)):
+        terms = [
+            torch.logsumexp(row[own], 0) - row[place]
+            for row, own, place in zip(logits, present, places, strict=True)
+            if place < len(row)
+        ]
+        losses.append(sum(terms) / len(terms))
+    loss = sum(losses) / 2
     loss.backward()
     expected = loss.detach(), gradients(theirs)
     assert_same_training(train_once(ours, {**inputs, "start_positions": starts, "end_positions": ends}), expected)

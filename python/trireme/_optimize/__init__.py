@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from trireme._library import ops as load_operators
-from trireme._optimize import encoders, generic, optimizers, precision
+from trireme._optimize import encoders, generic, optimizers, precision, verify
 from trireme._optimize.precision import Bf16Plan, bf16_plan
 from trireme._optimize.report import say
 
@@ -33,8 +33,9 @@ def optimize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None, d
     it (see ``bf16_plan``), else nothing changes.
 
     Names, state_dict, save_pretrained, hooks, DDP, FSDP2, gradient checkpointing and adapters keep working: what is not what it seems falls
-    back, part by part. The memory of large CPU tensors is kept from step to step, in all of the process. Says once, on stderr, what was replaced and what was left. ``TRIREME_DISABLE=1`` turns it all off,
-    ``TRIREME_VERIFY=1`` compares the first batch with transformers' own code.
+    back, part by part. The memory of large CPU tensors is kept from step to step, in all of the process. Says once, on stderr, what was
+    replaced and what was left. ``TRIREME_DISABLE=1`` turns it all off, ``TRIREME_VERIFY=1`` compares an encoder's first batch with
+    transformers' own code.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"trireme.optimize takes a torch.nn.Module, not {type(model).__name__}")
@@ -49,6 +50,7 @@ def _optimize(model: nn.Module, optimizer: torch.optim.Optimizer | None, dtype: 
     lines, packed = _optimize_encoders(model)
     lines += generic.switch_attention(model, packed)
     lines += generic.swap_modules(model, packed)
+    precision.follow_plan(model)
     if not lines and not vars(model).get(SAID):
         lines.append("found nothing in the model that it knows")
     if any(hasattr(module, "_orig_mod") for module in model.modules()):
@@ -72,7 +74,9 @@ def _optimize_encoders(model: nn.Module) -> tuple[list[str], list[nn.Module]]:
         else:
             encoders.enable(module, family)
             packed.append(module)
-            lines.append(f"{where} runs packed and fused")
+            lines.append(f"{where} {encoders.describe(module, family)}")
+    if not packed and verify.is_asked():
+        lines.append("TRIREME_VERIFY=1 compares packed encoders, and the model has none: nothing will be compared")
     return lines, packed
 
 

@@ -3,7 +3,6 @@ was not optimized, or a call that asks for what the packed way has not, goes to 
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from trireme._optimize import layers, precision, verify
+from trireme._optimize import foreign, layers, precision, verify
 from trireme._optimize.families import FAMILIES, Family
 from trireme._optimize.packing import Packing, packing_of
 from trireme._optimize.report import say_once
@@ -50,6 +49,19 @@ def _is_ours(x: torch.Tensor) -> bool:
 def enable(module: nn.Module, family: Family) -> None:
     _replace_forwards(family)
     setattr(module, MARK, True)
+    precision.follow_plan(module)
+
+
+def describe(module: nn.Module, family: Family) -> str:
+    """How an enabled encoder runs, as it stands now."""
+    if reason := why_padded(module, family):
+        return f"runs transformers' own code, slower: {reason}"
+    parts = map(family.layer, family.layers(module))
+    odd = [layers.odd_part(checks(part)) for part in parts for checks in (layers.attention_checks, layers.feed_forward_checks)]
+    left = sorted({part for part in odd if part})
+    if not left:
+        return "runs packed and fused"
+    return f"runs packed; {odd.count(None)} of {len(odd)} halves of layers are fused, not those with {', '.join(left)}"
 
 
 @functools.cache
@@ -96,21 +108,40 @@ def _run_layers(model: nn.Module, family: Family, x: torch.Tensor, packing: Pack
 
 
 def _is_usual(model: nn.Module, family: Family, given: dict[str, Any]) -> bool:
-    """Whether a call asks for nothing but what the packed way gives, of modules that are called as they stand."""
+    """Whether a call asks for nothing but what the packed way gives."""
     if any(value is not None and value is not False for name, value in given.items() if name not in TAKEN):
         return False
     config = model.config
     if config.output_attentions or config.output_hidden_states or "input_ids" not in given or given["input_ids"].dim() != 2:
         return False
-    # The model may have been moved since; torch.compile cannot follow a mask's contents, and gets transformers' own code.
+    # The model may have been moved since; torch.compile and torch.jit.trace cannot follow a mask's contents, and get transformers' own code.
     weight = model.get_input_embeddings().weight
-    if torch.compiler.is_compiling() or not _is_ours(weight) or given["input_ids"].device.type != "cpu":
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or not _is_ours(weight) or given["input_ids"].device.type != "cpu":
         return False
-    if precision.autocast_dtype() not in (None, torch.float32, torch.bfloat16):
-        return False
-    attentions = [layer.attention for layer in family.layers(model)]
-    called = [_holder(model), *attentions, *(each.self for each in attentions if hasattr(each, "self"))]
-    return not any(map(layers.has_hooks, called))
+    return precision.autocast_dtype() in (None, torch.float32, torch.bfloat16)
+
+
+def why_padded(model: nn.Module, family: Family, mask: torch.Tensor | None = None) -> str | None:
+    """Why a usual call goes to transformers' own code all the same, for a line that is told once."""
+    roots = tuple(name for name in ("embeddings", "embeddings_project", "encoder", "transformer") if name in model._modules)
+    if reason := foreign.why_foreign(model, roots, f"transformers.models.{family.name}."):
+        return f"{reason}: it may want to see padded batches"
+    if odd := layers.odd_part(family.bypassed(model)):
+        return f"{odd} must be called"
+    if mask is not None and mask.shape[1] and (mask.any(1) & ~mask[:, 0].bool()).any():
+        return "the first place of a sequence is padding, and many heads read it there; pad on the right"
+    return None
+
+
+def _packing(model: nn.Module, family: Family, given: dict[str, Any]) -> Packing | None:
+    """How a call's tokens are packed; None: transformers' own code takes it."""
+    if not _is_usual(model, family, given):
+        return None
+    packing = packing_of(given["input_ids"].shape, given.get("attention_mask"))
+    if packing is not None and (reason := why_padded(model, family, given.get("attention_mask"))):
+        say_once(f"{type(model).__name__} runs transformers' own code, slower: {reason}")
+        return None
+    return packing
 
 
 def _model_forward(original: Any, family: Family) -> Any:
@@ -122,24 +153,13 @@ def _model_forward(original: Any, family: Family) -> Any:
             given = signature.bind(self, *args, **kwargs).arguments
             given.update(given.pop("kwargs", {}))
             given = {name: value for name, value in given.items() if value is not None}
-            if _is_usual(self, family, given):
-                packing = packing_of(given["input_ids"].shape, given.get("attention_mask"))
-                if packing is not None:
-                    with _autocast():
-                        verify.once(self, original, args, kwargs, lambda: _packed(self, family, given, packing))
-                        return _packed(self, family, given, packing)
+            packing = _packing(self, family, given)
+            if packing is not None:
+                verify.once(self, original, args, kwargs, given.get("attention_mask"), lambda: _packed(self, family, given, packing))
+                return _packed(self, family, given, packing)
         return original(self, *args, **kwargs)
 
     return forward
-
-
-def _autocast() -> contextlib.AbstractContextManager[None]:
-    """Under torch.autocast to a bf16 that this CPU has no instructions for, the encoder stays fp32, and says so."""
-    if precision.autocast_dtype() != torch.bfloat16:
-        return contextlib.nullcontext()
-    plan = precision.bf16_plan()
-    say_once(f"torch.autocast: {plan}")
-    return contextlib.nullcontext() if plan.native else precision.no_autocast()
 
 
 def _packed(model: nn.Module, family: Family, given: dict[str, Any], packing: Packing) -> Any:
@@ -167,18 +187,25 @@ def _question_answering_forward(original: Any) -> Any:
 
     @functools.wraps(original)
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        base = getattr(self, self.base_model_prefix)
-        given = signature.bind(self, *args, **kwargs).arguments
-        mask = given.get("attention_mask")
-        ids = given.get("input_ids")
-        if not getattr(base, MARK, False) or mask is None or ids is None or mask.shape != ids.shape or layers.has_hooks(self.qa_outputs):
+        call = signature.bind(self, *args, **kwargs)
+        given = call.arguments
+        mask, ids = given.get("attention_mask"), given.get("input_ids")
+        if not getattr(getattr(self, self.base_model_prefix), MARK, False) or mask is None or ids is None or mask.shape != ids.shape:
             return original(self, *args, **kwargs)
-        hide = self.qa_outputs.register_forward_hook(
-            lambda module, inputs, logits: logits.masked_fill(~mask.bool()[..., None], torch.finfo(logits.dtype).min)
-        )
-        try:
-            return original(self, *args, **kwargs)
-        finally:
-            hide.remove()
+        starts, ends = given.pop("start_positions", None), given.pop("end_positions", None)
+        result = original(*call.args, **call.kwargs)
+        start_logits, end_logits = (logits.masked_fill(~mask.bool(), torch.finfo(logits.dtype).min) for logits in result[:2])
+        loss = None
+        if starts is not None and ends is not None:
+            loss = (_place_loss(start_logits, starts) + _place_loss(end_logits, ends)) / 2
+        if isinstance(result, tuple):
+            return (*(() if loss is None else (loss,)), start_logits, end_logits, *result[2:])
+        return type(result)(**{**result, "loss": loss, "start_logits": start_logits, "end_logits": end_logits})
 
     return forward
+
+
+def _place_loss(logits: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """As transformers has it: [batch] or [batch, 1], and places outside of the batch do not count."""
+    length = logits.shape[1]
+    return nn.functional.cross_entropy(logits, places.reshape(len(logits)).clamp(0, length), ignore_index=length)

@@ -9,11 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from trireme._optimize.layers import EncoderLayer, fused_embeddings, has_hooks
-
-
-def dropout_of(module: nn.Module) -> float:
-    return module.p if module.training else 0.0
+from trireme._optimize.layers import Checks, EncoderLayer, fused_embeddings, is_plain_container, is_plain_dropout
 
 
 def bert_layer(layer: nn.Module) -> EncoderLayer:
@@ -23,15 +19,17 @@ def bert_layer(layer: nn.Module) -> EncoderLayer:
         query=attention.query,
         key=attention.key,
         value=attention.value,
-        attention_dropout=dropout_of(attention.dropout),
+        attention_dropout=attention.dropout,
         output=end.dense,
-        output_dropout=dropout_of(end.dropout),
+        output_dropout=end.dropout,
         attention_norm=end.LayerNorm,
+        attention_containers=(end,),
         inner=layer.intermediate.dense,
         activation=layer.intermediate.intermediate_act_fn,
         outer=layer.output.dense,
-        outer_dropout=dropout_of(layer.output.dropout),
+        outer_dropout=layer.output.dropout,
         outer_norm=layer.output.LayerNorm,
+        feed_forward_containers=(layer.intermediate, layer.output),
         attention_end=end,
         feed_forward=lambda x: layer.output(layer.intermediate(x), x),
     )
@@ -44,18 +42,40 @@ def distilbert_layer(layer: nn.Module) -> EncoderLayer:
         query=attention.q_lin,
         key=attention.k_lin,
         value=attention.v_lin,
-        attention_dropout=dropout_of(attention.dropout),
+        attention_dropout=attention.dropout,
         output=attention.out_lin,
-        output_dropout=0.0,
+        output_dropout=None,
         attention_norm=layer.sa_layer_norm,
+        attention_containers=(),
         inner=ffn.lin1,
         activation=ffn.activation,
         outer=ffn.lin2,
-        outer_dropout=dropout_of(ffn.dropout),
+        outer_dropout=ffn.dropout,
         outer_norm=layer.output_layer_norm,
+        feed_forward_containers=(ffn,),
         attention_end=lambda context, x: layer.sa_layer_norm(attention.out_lin(context) + x),
         feed_forward=lambda x: layer.output_layer_norm(ffn(x) + x),
     )
+
+
+# Modules that are never called on packed tokens, and what they must be so that nobody misses it.
+
+
+def bypassed_in_bert(model: nn.Module) -> Checks:
+    yield "encoder", model.encoder, is_plain_container
+    for layer in model.encoder.layer:
+        attention = layer.attention
+        yield "attention", attention, is_plain_container
+        yield "attention.self", attention.self, is_plain_container
+        yield "attention.self.dropout", attention.self.dropout, is_plain_dropout
+
+
+def bypassed_in_distilbert(model: nn.Module) -> Checks:
+    yield "embeddings", model.embeddings, is_plain_container
+    yield "transformer", model.transformer, is_plain_container
+    for layer in model.transformer.layer:
+        yield "attention", layer.attention, is_plain_container
+        yield "attention.dropout", layer.attention.dropout, is_plain_dropout
 
 
 def places(ids: torch.Tensor) -> torch.Tensor:
@@ -68,8 +88,7 @@ def embed_bert(model: nn.Module, ids: torch.Tensor, given: dict[str, torch.Tenso
     positions = given.get("position_ids", places(ids)).expand(ids.shape)
     embeddings = model.embeddings
     x = None
-    # A class from elsewhere, or hooks, may do anything.
-    if type(embeddings).__module__ == type(model).__module__ and not has_hooks(embeddings):
+    if is_plain_container(embeddings):
         x = fused_embeddings(embeddings, pack(ids), pack(positions), pack(types))
     if x is None:
         x = embeddings(input_ids=pack(ids)[None], token_type_ids=pack(types)[None], position_ids=pack(positions)[None])[0]
@@ -104,6 +123,7 @@ class Family:
     layer_class: str
     layer: Callable[[nn.Module], EncoderLayer]
     layers: Callable[[nn.Module], nn.ModuleList]
+    bypassed: Callable[[nn.Module], Checks]
     embed: Callable[[nn.Module, torch.Tensor, dict[str, torch.Tensor], Callable], torch.Tensor]
     output: str = "BaseModelOutputWithPoolingAndCrossAttentions"
 
@@ -115,7 +135,7 @@ class Family:
 
 
 def _like_bert(name: str, prefix: str, embed: Callable, **others: str) -> Family:
-    return Family(name, prefix, f"{prefix}Layer", bert_layer, lambda model: model.encoder.layer, embed, **others)
+    return Family(name, prefix, f"{prefix}Layer", bert_layer, lambda model: model.encoder.layer, bypassed_in_bert, embed, **others)
 
 
 FAMILIES = (
@@ -124,6 +144,13 @@ FAMILIES = (
     _like_bert("xlm_roberta", "XLMRoberta", embed_roberta),
     _like_bert("electra", "Electra", embed_bert, output="BaseModelOutputWithPastAndCrossAttentions"),
     Family(
-        "distilbert", "DistilBert", "TransformerBlock", distilbert_layer, lambda model: model.transformer.layer, embed_distilbert, "BaseModelOutput"
+        "distilbert",
+        "DistilBert",
+        "TransformerBlock",
+        distilbert_layer,
+        lambda model: model.transformer.layer,
+        bypassed_in_distilbert,
+        embed_distilbert,
+        "BaseModelOutput",
     ),
 )

@@ -11,7 +11,7 @@ from torch import nn
 
 from trireme import ops
 from trireme._optimize import attention
-from trireme._optimize.layers import is_plain
+from trireme._optimize.layers import is_plain, is_plain_layer_norm
 
 CROSS_ATTENTION = ("cross", "encoder_attn", "encdec")  # in the names of modules
 KEEPER = "_trireme_attention"  # on a model whose attention was switched
@@ -111,10 +111,6 @@ def _fits(x: torch.Tensor) -> bool:
     return x.device.type == "cpu" and x.dtype in (torch.float32, torch.bfloat16) and x.numel() > 0 and not torch.compiler.is_compiling()
 
 
-def _is_layer_norm(module: nn.Module) -> bool:
-    return is_plain(module, nn.LayerNorm) and len(module.normalized_shape) == 1 and module.weight is not None and module.bias is not None
-
-
 def swap_modules(model: nn.Module, taken: Iterable[nn.Module]) -> list[str]:
     """Gives Dropout and LayerNorm modules outside of the `taken` ones our operators. Returns the lines of a report."""
     inside = {id(module) for encoder in taken for module in encoder.modules()}
@@ -125,7 +121,7 @@ def swap_modules(model: nn.Module, taken: Iterable[nn.Module]) -> list[str]:
         if is_plain(module, nn.Dropout):
             module.forward = functools.partial(fused_dropout, module)
             counts["Dropout"] += 1
-        elif _is_layer_norm(module):
+        elif is_plain_layer_norm(module):
             module.forward = functools.partial(fused_layer_norm, module)
             counts["LayerNorm"] += 1
     found = ", ".join(f"{count} {name}" for name, count in counts.items() if count)

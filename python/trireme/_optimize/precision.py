@@ -3,26 +3,33 @@ matrix products are slower than fp32's, as they are by far without instructions 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import datetime
 import functools
 import os
 import pathlib
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+import weakref
 from typing import Any
 
 import torch
 from torch import nn
 
 from trireme._optimize import optimizers
+from trireme._optimize.report import say_once
 
 INSTRUCTIONS = {"amx_bf16": "AMX-BF16", "avx512_bf16": "AVX512-BF16"}  # by their flag in /proc/cpuinfo
 CHOICES = ("auto", "native", "emulate")
 PROBE_SECONDS = 60
+MARGIN = 1.2  # how many times as fast as fp32's a bf16 product must be: less is noise, and what bf16 rounds off should buy something
+KEY = "trireme/bf16_plan"  # in the job's store: what rank 0 decided
+ANSWER_SECONDS = 2 * PROBE_SECONDS  # that rank 0 may take
 ISA_LEVELS = ("scalar", "avx2", "avx512")
+
+_told: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()  # by store: what this process told, or was told
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,13 +39,24 @@ class Bf16Plan:
     native: bool  # matrix products in bf16; else in fp32
     instructions: tuple[str, ...]  # that the CPU has
     reason: str
+    can: bool = False  # not native, but only because fp32 was found to be about as fast
 
     def __str__(self) -> str:
         return f"bf16: {'matrix products in bf16' if self.native else 'computes in fp32'}: {self.reason}"
 
 
 def bf16_plan(cpuinfo: str | os.PathLike[str] = "/proc/cpuinfo") -> Bf16Plan:
-    """What bf16 means here, and why. TRIREME_BF16 and TRIREME_MAX_ISA are read each time."""
+    """What bf16 means here, and why. TRIREME_BF16 and TRIREME_MAX_ISA are read each time. In a process group rank 0 decides: a rank that asks
+    waits until rank 0 has asked too."""
+    plan = own_plan(cpuinfo)
+    distributed = torch.distributed
+    if not distributed.is_available() or not distributed.is_initialized() or distributed.get_world_size() == 1:
+        return plan
+    return _of_rank_0(plan)
+
+
+def own_plan(cpuinfo: str | os.PathLike[str]) -> Bf16Plan:
+    """What this process would decide by itself."""
     choice = _setting("TRIREME_BF16", "auto", CHOICES)
     limit = _setting("TRIREME_MAX_ISA", "avx512", ISA_LEVELS)
     found = _instructions(pathlib.Path(cpuinfo))
@@ -54,9 +72,38 @@ def bf16_plan(cpuinfo: str | os.PathLike[str] = "/proc/cpuinfo") -> Bf16Plan:
     failure, ratio = probe()
     if failure:
         return Bf16Plan(False, found, f"this CPU says that it has {has}, but {failure}")
-    if ratio < 1:
-        return Bf16Plan(False, found, f"this CPU has {has}, but torch's bf16 matrix product is {ratio:.2f} times as fast as fp32's")
+    if ratio < MARGIN:
+        reason = f"this CPU has {has}, but torch's bf16 matrix product is {ratio:.2f} times as fast as fp32's, and {MARGIN} is the least"
+        return Bf16Plan(False, found, reason, can=True)
     return Bf16Plan(True, found, f"this CPU has {has}; torch's bf16 matrix product is {ratio:.1f} times as fast as fp32's")
+
+
+def _of_rank_0(own: Bf16Plan) -> Bf16Plan:
+    """Ranks that time products one by one may find different things, and would train with different types. Through the store, not a
+    collective: rank 0 may ask alone."""
+    from torch.distributed import distributed_c10d
+
+    rank, store = torch.distributed.get_rank(), distributed_c10d._get_default_store()
+    if rank == 0:
+        if _told.get(store) != own.native:
+            store.set(KEY, str(int(own.native)))
+            _told[store] = own.native
+        return own
+    if store not in _told:
+        try:
+            store.wait([KEY], datetime.timedelta(seconds=ANSWER_SECONDS))
+        except RuntimeError as error:  # torch's DistStoreError is one
+            raise RuntimeError(
+                f"rank {rank}: bf16_plan: rank 0 has not said in {ANSWER_SECONDS} s whether it computes in bf16. "
+                "Ask for bf16 on every rank, or on none."
+            ) from error
+        _told[store] = store.get(KEY) == b"1"
+    native = _told[store]
+    if native == own.native:
+        return own
+    if native and not own.can:
+        raise RuntimeError(f"rank {rank}: bf16_plan: rank 0 computes in bf16, but here: {own.reason}. Set TRIREME_BF16=emulate on every rank.")
+    return Bf16Plan(native, own.instructions, f"rank 0 decides; by itself, this rank would say: {own.reason}")
 
 
 # Prints how many times as fast as fp32's a bf16 matrix product is, on one thread.
@@ -113,14 +160,34 @@ def autocast_dtype() -> torch.dtype | None:
     return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
 
 
-@contextlib.contextmanager
-def no_autocast() -> Iterator[None]:
-    """Our operators choose the types within them by their operands."""
-    if not torch.is_autocast_enabled("cpu"):
-        yield
+# A model that optimize() was given leaves torch.autocast for all of its forward, where bf16 would be slower: its heads too, and models without a
+# packed encoder. So does a packed encoder, which may be called by itself. By hooks: the forward keeps its signature, and the model can be copied
+# and pickled.
+
+_left = threading.local()  # .calls: of this thread, the models being called, each with the autocast that it left
+
+
+def follow_plan(model: nn.Module) -> None:
+    if leave_autocast not in model._forward_pre_hooks.values():
+        model.register_forward_pre_hook(leave_autocast, prepend=True)
+        model.register_forward_hook(enter_autocast, always_call=True)
+
+
+def leave_autocast(model: nn.Module, args: Any) -> None:
+    if torch.compiler.is_compiling() or autocast_dtype() != torch.bfloat16:
         return
-    with torch.autocast("cpu", enabled=False):
-        yield
+    plan = bf16_plan()
+    say_once(f"torch.autocast: {plan}")
+    if not plan.native:
+        off = torch.autocast("cpu", enabled=False)
+        off.__enter__()
+        vars(_left).setdefault("calls", []).append((model, off))
+
+
+def enter_autocast(model: nn.Module, args: Any, output: Any) -> None:
+    calls = vars(_left).get("calls")
+    if not torch.compiler.is_compiling() and calls and calls[-1][0] is model:
+        calls.pop()[1].__exit__(None, None, None)
 
 
 # ---- optimize(dtype=torch.bfloat16) ----
