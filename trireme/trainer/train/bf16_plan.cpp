@@ -46,6 +46,10 @@ double seconds_of_product(at::ScalarType type) {
   ::_exit(::write(result, &ratio, sizeof ratio) == sizeof ratio ? 0 : 4);
 }
 
+// How many times as fast as fp32's a bf16 product must be: less is noise, and what bf16 rounds off should buy something. As
+// trireme.bf16_plan has it.
+constexpr double kMargin = 1.2;
+
 struct Trial {
   std::string failure;  // empty: it went well
   double ratio = 0;     // how many times as fast as fp32's a bf16 product is
@@ -97,7 +101,7 @@ Bf16Plan bf16_plan() {
   const std::string ratio = trireme::str(std::fixed, std::setprecision(1), tried.ratio);
   const std::string says =
       trireme::str("this CPU has ", has, "; torch's bf16 matrix product is ", ratio, " times as fast as fp32's");
-  return tried.ratio < 1 ? in_fp32(says) : native(says);
+  return tried.ratio < kMargin ? in_fp32(trireme::str(says, ", and ", kMargin, " is the least")) : native(says);
 }
 
 }  // namespace trireme::trainer
