@@ -19,6 +19,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
+import machine  # noqa: E402
 import qa_runs  # noqa: E402
 
 TRIREME = qa_runs.REPOSITORY / "build" / "release" / "bin" / "trireme"
@@ -67,8 +68,7 @@ def main() -> int:
                 all_met = all_met and met
                 print("PASS" if met else "FAIL", f"{who}: mean F1 {mean:.1f}, wanted at least {arguments.reference - ALLOWED:.1f}", flush=True)
     if arguments.json:
-        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
-        results = {"commit": commit, "bf16": arguments.bf16, "runs": records}
+        results = {"machine": machine.describe(), "bf16": arguments.bf16, "runs": records}
         (HERE.parent / "results" / "quality.json").write_text(json.dumps(results, indent=1) + "\n")
     return 0 if all_met else 1
 
