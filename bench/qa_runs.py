@@ -4,7 +4,6 @@ import importlib.util
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
@@ -12,20 +11,6 @@ SCRIPT = REPOSITORY / "examples" / "question_answering.py"
 FORMS = {"printed": [], "tuned": ["--pad_to_max_length", "False", "--group_by_length"]}
 # transformers groups by length within 50 batches, from the longest to the shortest: fewer steps would see the long ones alone.
 TUNED_STEPS = 50
-ISA = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
-
-
-def machine() -> dict:
-    """What a figure needs to mean something elsewhere: CPU, instructions, cores, commit."""
-    fields = {}
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        name, _, value = line.partition(":")
-        fields.setdefault(name.strip(), value.strip())
-    flags = set(fields.get("flags", "").split())
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True).stdout.strip()
-    return {
-        "commit": commit, "cpu": fields.get("model name", "unknown"), "isa": [name for name in ISA if name in flags], "cores": len(os.sched_getaffinity(0)),
-    }  # fmt: skip
 
 
 def minilm() -> pathlib.Path:

@@ -11,13 +11,15 @@ import argparse
 import json
 import os
 import pathlib
-import platform
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import machine  # noqa: E402
+
 OPERATIONS = ["allreduce", "broadcast", "reduce", "allgather", "reduce_scatter", "alltoall", "gather", "scatter", "sendrecv", "barrier"]
 SIZES = [8, 1 << 10, 64 << 10, 1 << 20, 16 << 20, 128 << 20]
 QUICK_SIZES = [8, 1 << 10, 1 << 20, 16 << 20]
@@ -95,15 +97,6 @@ def check_targets(records: list[dict]) -> bool:
     return met and not slower
 
 
-def machine() -> dict[str, str | int | None]:
-    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-    cpu = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
-    import torch
-
-    return {"cpu": cpu, "cores": os.cpu_count(), "kernel": platform.release(), "torch": torch.__version__, "commit": commit}
-
-
 def plot(records: list[dict], path: pathlib.Path) -> None:
     import matplotlib
 
@@ -149,7 +142,7 @@ def main() -> None:
     print_table(records)
     root = HERE.parent
     if options.json:
-        results = {"machine": machine(), "records": records}
+        results = {"machine": machine.describe(), "records": records}
         (root / "results" / "c10d.json").write_text(json.dumps(results, indent=1) + "\n")
     if options.plot:
         plot(records, root / "plots" / "c10d.svg")

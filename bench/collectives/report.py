@@ -3,17 +3,18 @@
 import datetime
 import json
 import os
-import platform
-import subprocess
+import sys
 from pathlib import Path
 
 from session import Session
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import machine  # noqa: E402
 
 OURS = "trireme"
 METHOD = (
     "blocking calls, a barrier before each, ranks pinned where each has a core; an iteration's time is the slowest rank's"
 )
-ISA = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
 
 def format_bytes(count: int) -> str:
@@ -58,34 +59,19 @@ def times_faster(peer: dict | None, ours: dict | None) -> float | None:
     return peer["median_us"] / ours["median_us"]
 
 
-def machine() -> dict:
-    fields = {}
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        for line in file:
-            name, _, value = line.partition(":")
-            fields.setdefault(name.strip(), value.strip())
+def this_machine() -> dict:
     huge_pages = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-    flags = fields.get("flags", "").split()
     return {
-        "cpu": fields.get("model name", platform.processor()),
-        "isa": [name for name in ISA if name in flags],
-        "cores": len(os.sched_getaffinity(0)),
+        **machine.describe(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "kernel": platform.release(),
         "huge_pages": huge_pages.read_text().strip() if huge_pages.exists() else "none",
     }
 
 
-def commit(folder: Path) -> str:
-    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"]
-    return subprocess.run(command, capture_output=True, text=True).stdout.strip() or "unknown"
-
-
-def write_json(path: Path, folder: Path, session: Session) -> None:
+def write_json(path: Path, session: Session) -> None:
     document = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": commit(folder),
-        "machine": machine(),
+        "machine": this_machine(),
         "place": session.place.describe(),
         "libraries": {
             name: {"version": version, "settings": session.libraries[name].settings}

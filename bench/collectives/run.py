@@ -138,7 +138,7 @@ def main() -> int:
         else:
             measure_all(session, arguments)
     if arguments.json:
-        report.write_json(arguments.json, BENCH, session)
+        report.write_json(arguments.json, session)
     if arguments.plot:
         draw(arguments)
     wrong = [result for result in session.results if result.get("error") == "wrong answer"]

@@ -25,10 +25,8 @@ import argparse
 import json
 import os
 import pathlib
-import platform
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -36,6 +34,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 sys.path[:0] = [str(REPOSITORY), str(HERE.parent)]
+import machine  # noqa: E402
 import qa_runs  # noqa: E402
 
 from tests.cluster.elastic import ERROR, ElasticJob, bound_retransmissions, steps_again  # noqa: E402
@@ -174,11 +173,6 @@ def bounds(name: str, arguments: argparse.Namespace) -> dict[str, float]:
     return found
 
 
-def cpu_name() -> str:
-    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faults", type=lambda text: text.split(","), default=list(FAULTS))
@@ -207,8 +201,7 @@ def main() -> int:
                 all_met = all_met and met
                 print("PASS" if met else "FAIL", f"{name}: {key} at most {max(each[key] for each in runs):.1f}, wanted {bound:g}", flush=True)
     if arguments.json:
-        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
-        results = {"commit": commit, "machine": cpu_name(), "peer_timeout_ms": arguments.peer_timeout_ms, "faults": records}
+        results = {"machine": machine.describe(), "peer_timeout_ms": arguments.peer_timeout_ms, "faults": records}
         (HERE.parent / "results" / "elastic.json").write_text(json.dumps(results, indent=1) + "\n")
     return 0 if all_met else 1
 

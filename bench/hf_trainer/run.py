@@ -24,6 +24,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
+import machine  # noqa: E402
 import qa_runs  # noqa: E402
 
 WHO = {"gloo": ["--ddp_backend", "gloo"], "trireme": ["--ddp_backend", "ccl", "--use_ipex"]}
@@ -83,8 +84,7 @@ def main() -> int:
                 all_met = all_met and met
                 print("PASS" if met else "FAIL", f"{'/'.join(case)}: {ratio:.2f}x, wanted {wanted}x", flush=True)
     if arguments.json:
-        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
-        results = {"commit": commit, "steps": arguments.steps, "processes": 2, "cases": records}
+        results = {"machine": machine.describe(), "steps": arguments.steps, "processes": 2, "cases": records}
         (HERE.parent / "results" / "hf_trainer.json").write_text(json.dumps(results, indent=1) + "\n")
     return 0 if all_met else 1
 

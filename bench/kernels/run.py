@@ -12,7 +12,6 @@ import argparse
 import json
 import pathlib
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +24,9 @@ from trireme import ops
 from trireme._optimize import precision
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import machine  # noqa: E402
+
 SEQUENCES, HEADS, VOCABULARY, EPS = 12, 12, 30522, 1e-12
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 TOLERANCE = {"fp32": 1e-4, "bf16": 4e-2}
@@ -228,8 +230,7 @@ def main() -> int:
             records[f"{case.name}, {dtype}"] = record = measure(case, arguments.seconds)
             show(case.name, dtype, record)
     if arguments.json:
-        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
-        results = {"torch": torch.__version__, "threads": arguments.threads, "commit": commit, "cases": records}
+        results = {"machine": machine.describe(), "threads": arguments.threads, "cases": records}
         (HERE.parent / "results" / "kernels.json").write_text(json.dumps(results, indent=1) + "\n")
     return 0 if not arguments.targets or meets_targets(records) else 1
 

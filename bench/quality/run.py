@@ -19,6 +19,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
+import machine  # noqa: E402
 import qa_runs  # noqa: E402
 
 TRIREME = qa_runs.REPOSITORY / "build" / "release" / "bin" / "trireme"
@@ -48,7 +49,7 @@ def add_to(path: pathlib.Path, dtype: str, records: dict) -> None:
     """By dtype and who; what other runs found stays, each with the commit and the machine that it was found on."""
     results = json.loads(path.read_text()) if path.exists() else {}
     for who, seeds in records.items():
-        results.setdefault(dtype, {})[who] = {**qa_runs.machine(), "seeds": seeds}
+        results.setdefault(dtype, {})[who] = {"machine": machine.describe(), "seeds": seeds}
     path.write_text(json.dumps(results, indent=1) + "\n")
 
 

@@ -27,6 +27,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[1]), str(HERE)]
+import machine  # noqa: E402
 import qa_runs  # noqa: E402
 import page  # noqa: E402
 from model import ENCODERS, Machine, Network, step  # noqa: E402
@@ -256,11 +257,6 @@ def others_share() -> float:
     return 1 - (later_idle - idle) / (later_total - total)
 
 
-def cpu_name() -> str:
-    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-    return next((each.split(":", 1)[1].strip() for each in lines if each.startswith("model name")), "unknown")
-
-
 def run(arguments: argparse.Namespace) -> dict:
     collectives = measure_collectives()
     points, machines = [], {}
@@ -271,9 +267,8 @@ def run(arguments: argparse.Namespace) -> dict:
             points += of
     reference = "base" if "base" in machines else arguments.models[0]
     tokens = statistics.mean(point["tokens_per_sample"] for point in points)
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
     return {
-        "commit": commit, "cpu": cpu_name(), "cores": len(cores()), "steps": arguments.steps, "repeat": arguments.repeat, "batch": BATCH,
+        **machine.describe(), "steps": arguments.steps, "repeat": arguments.repeat, "batch": BATCH,
         "collectives": collectives, "machines": {name: vars(machine) for name, machine in machines.items()},
         "points": points, "predicted_with": reference, "predictions": predictions(machines[reference], collectives, tokens), "tokens_per_sample": tokens,
     }  # fmt: skip

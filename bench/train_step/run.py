@@ -19,7 +19,6 @@ import argparse
 import json
 import os
 import pathlib
-import platform
 import statistics
 import subprocess
 import sys
@@ -28,6 +27,9 @@ from targets import check
 from workload import MODELS
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import machine  # noqa: E402
+
 RESULTS = HERE.parent / "results" / "train_step.json"
 VARIANTS = ["torch", "grouped", "compile", "ipex", "trireme-fp32", "deterministic", "trireme"]
 
@@ -114,18 +116,10 @@ def show(case: str, results: dict[str, dict]) -> None:
         )
 
 
-def cpu_name() -> str:
-    for line in open("/proc/cpuinfo"):
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor()
-
-
 def save(records: dict[str, dict], threads: int) -> None:
     """Into bench/results/train_step.json; cases of earlier runs that this one did not measure stay."""
     cases = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True).stdout.strip()
-    head = {"cpu": cpu_name(), "threads": threads, "commit": commit}
+    head = {**machine.describe(), "threads": threads}
     for case, results in records.items():
         cases[case] = {**head, "variants": results}
     RESULTS.write_text(json.dumps(cases, indent=1) + "\n")

@@ -351,6 +351,7 @@ def test_operators_have_fake_versions():
         params = [torch.zeros(3)]
         ops().sgd_(params, [torch.ones(3)], [], [], first=[], lr=0.1)
         assert ops().global_norm(params).dtype == torch.float64
+        assert ops().widen_bf16(ops().round_bf16(params[0])).dtype == torch.float32
         upper, lower = ops().split_bf16(params[0])
         assert (upper.dtype, lower.dtype, ops().join_bf16(upper, lower).dtype) == (torch.bfloat16, torch.int16, torch.float32)
 

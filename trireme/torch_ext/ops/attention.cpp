@@ -19,24 +19,20 @@ Heads<T> heads(const Tensor& x) {
   return {data<std::remove_const_t<T>>(x), x.stride(0), x.stride(1)};
 }
 
-Tensor rows_contiguous(const Tensor& x) { return x.stride(2) == 1 || x.size(2) == 1 ? x : x.contiguous(); }
+Tensor rows_contiguous(const Tensor& x) {
+  TORCH_CHECK(x.dim() == 3, "attention: q, k and v must be [tokens, heads, head_size]; one of them has ", x.dim(),
+              " dimensions");
+  return x.stride(2) == 1 || x.size(2) == 1 ? x : x.contiguous();
+}
 
 AttentionShape shape_of(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& cu_seqlens,
                         const OptionalTensor& bias, double scale, bool causal, const kernels::Dropout& dropout) {
-  TORCH_CHECK(q.dim() == 3 && k.dim() == 3 && v.dim() == 3,
-              "attention: q, k and v must be [tokens, heads, head_size]; they have ", q.dim(), ", ", k.dim(), " and ",
-              v.dim(), " dimensions");
   TORCH_CHECK(k.sizes() == v.sizes() && q.size(0) == k.size(0) && q.size(2) == k.size(2), "attention: q is ", q.sizes(),
               ", k ", k.sizes(), " and v ", v.sizes(), "; tokens and head_size must be the same");
   TORCH_CHECK(q.scalar_type() == k.scalar_type() && k.scalar_type() == v.scalar_type(),
               "attention: q, k and v must have one type");
-  TORCH_CHECK(
-      cu_seqlens.dim() == 1 && cu_seqlens.scalar_type() == at::kLong && cu_seqlens.is_contiguous() && cu_seqlens.numel() > 0,
-      "attention: cu_seqlens must be a vector of int64 with one more element than there are sequences");
   AttentionShape shape;
-  shape.cu_seqlens = {cu_seqlens.const_data_ptr<int64_t>(), static_cast<size_t>(cu_seqlens.numel())};
-  TORCH_CHECK(shape.tokens() == q.size(0), "attention: cu_seqlens ends at ", shape.tokens(), ", but there are ", q.size(0),
-              " tokens");
+  shape.cu_seqlens = bounds_of("attention", cu_seqlens, q.size(0));
   shape.heads = q.size(1);
   shape.kv_heads = k.size(1);
   shape.head_size = q.size(2);
@@ -63,7 +59,7 @@ AttentionShape shape_of(const Tensor& q, const Tensor& k, const Tensor& v, const
 std::tuple<Tensor, Tensor> forward(const Tensor& q_, const Tensor& k_, const Tensor& v_, const Tensor& cu_seqlens,
                                    const OptionalTensor& bias, double scale, bool causal, double p, const Tensor& seeds) {
   Tensor q = rows_contiguous(q_), k = rows_contiguous(k_), v = rows_contiguous(v_);
-  AttentionShape shape = shape_of(q, k, v, cu_seqlens, bias, scale, causal, dropout_of(p, seeds, 0));
+  AttentionShape shape = shape_of(q, k, v, cu_seqlens, bias, scale, causal, dropout_of("attention", p, seeds, 0));
   Tensor out = at::empty(q.sizes(), q.options()),
          lse = at::empty({shape.heads, shape.tokens()}, q.options().dtype(at::kFloat));
   with_element_type("attention", q, [&]<class T>(T) {
@@ -85,7 +81,7 @@ std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& out_gradient_, const T
                                             const Tensor& seeds) {
   Tensor q = rows_contiguous(q_), k = rows_contiguous(k_), v = rows_contiguous(v_),
          out_gradient = rows_contiguous(out_gradient_);
-  AttentionShape shape = shape_of(q, k, v, cu_seqlens, bias, scale, causal, dropout_of(p, seeds, 0));
+  AttentionShape shape = shape_of(q, k, v, cu_seqlens, bias, scale, causal, dropout_of("attention", p, seeds, 0));
   Tensor dq = at::empty(q.sizes(), q.options()), dk = at::empty(k.sizes(), k.options()),
          dv = at::empty(v.sizes(), v.options());
   with_element_type("attention", q, [&]<class T>(T) {

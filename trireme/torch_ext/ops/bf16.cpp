@@ -13,9 +13,24 @@ uint16_t* bits_data(const at::Tensor& tensor) { return static_cast<uint16_t*>(te
 
 at::Tensor dense(const at::Tensor& tensor) { return tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous(); }
 
-std::tuple<at::Tensor, at::Tensor> empty_halves(const at::Tensor& weights) {
-  TORCH_CHECK(weights.scalar_type() == at::kFloat, "trireme::split_bf16: the tensor is of dtype ", weights.scalar_type(),
+void check_float(const char* op, const at::Tensor& weights) {
+  TORCH_CHECK(weights.scalar_type() == at::kFloat, "trireme::", op, ": the tensor is of dtype ", weights.scalar_type(),
               "; it must be float32");
+}
+
+at::Tensor empty_rounded(const at::Tensor& weights) {
+  check_float("round_bf16", weights);
+  return at::empty_like(weights, weights.options().dtype(at::kBFloat16));
+}
+
+at::Tensor empty_widened(const at::Tensor& weights) {
+  TORCH_CHECK(weights.scalar_type() == at::kBFloat16, "trireme::widen_bf16: the tensor is of dtype ", weights.scalar_type(),
+              "; it must be bfloat16");
+  return at::empty_like(weights, weights.options().dtype(at::kFloat));
+}
+
+std::tuple<at::Tensor, at::Tensor> empty_halves(const at::Tensor& weights) {
+  check_float("split_bf16", weights);
   return {at::empty_like(weights, weights.options().dtype(at::kBFloat16)),
           at::empty_like(weights, weights.options().dtype(at::kShort))};
 }
@@ -30,6 +45,18 @@ at::Tensor empty_joined(const at::Tensor& upper, const at::Tensor& lower) {
 }
 
 }  // namespace
+
+at::Tensor round_bf16(const at::Tensor& weights) {
+  at::Tensor from = dense(weights), to = empty_rounded(from);
+  kernels::convert(from.const_data_ptr<float>(), bf16_data(to), from.numel());
+  return to;
+}
+
+at::Tensor widen_bf16(const at::Tensor& weights) {
+  at::Tensor from = dense(weights), to = empty_widened(from);
+  kernels::convert(bf16_data(from), to.mutable_data_ptr<float>(), from.numel());
+  return to;
+}
 
 std::tuple<at::Tensor, at::Tensor> split_bf16(const at::Tensor& weights) {
   at::Tensor from = dense(weights);
@@ -47,16 +74,22 @@ at::Tensor join_bf16(const at::Tensor& upper, const at::Tensor& lower) {
 }
 
 TORCH_LIBRARY_FRAGMENT(trireme, library) {
+  library.def("round_bf16(Tensor weights) -> Tensor");
+  library.def("widen_bf16(Tensor weights) -> Tensor");
   library.def("split_bf16(Tensor weights) -> (Tensor, Tensor)");
   library.def("join_bf16(Tensor upper, Tensor lower) -> Tensor");
 }
 
 TORCH_LIBRARY_IMPL(trireme, CPU, library) {
+  library.impl("round_bf16", round_bf16);
+  library.impl("widen_bf16", widen_bf16);
   library.impl("split_bf16", split_bf16);
   library.impl("join_bf16", join_bf16);
 }
 
 TORCH_LIBRARY_IMPL(trireme, Meta, library) {
+  library.impl("round_bf16", empty_rounded);
+  library.impl("widen_bf16", empty_widened);
   library.impl("split_bf16", empty_halves);
   library.impl("join_bf16", empty_joined);
 }

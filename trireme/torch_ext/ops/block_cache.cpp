@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstring>
 #include <iterator>
-#include <new>
 
 #include "trireme/base/env.h"
 
@@ -20,13 +19,14 @@ constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kRegion = size_t{256} << 20;
 constexpr size_t kGrain = size_t{16} << 10;    // sizes and addresses of blocks are multiples
 constexpr size_t kSmallest = size_t{1} << 20;  // of torch's tensors that get a block
+constexpr size_t kLargest = size_t{1} << 56;   // no address space holds it, and sums with it do not overflow
 
 size_t round_up(size_t bytes, size_t step) { return (bytes + step - 1) / step * step; }
 
-// Huge pages begin at multiples of their size: what is mapped before and behind goes back. Null if the kernel refuses.
+// Huge pages begin at multiples of their size: what is mapped before and behind goes back. Null if the kernel refuses, as it
+// does what is larger than the machine's memory (without MAP_NORESERVE).
 char* map_region(size_t bytes) {
-  void* mapped =
-      ::mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* mapped = ::mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
   auto* begin = static_cast<char*>(mapped);
   const size_t before = round_up(reinterpret_cast<uintptr_t>(begin), kHugePage) - reinterpret_cast<uintptr_t>(begin);
@@ -47,7 +47,7 @@ BlockCache::Blocks::iterator BlockCache::add_region(size_t bytes) {
   char* begin = map_region(size);
   if (begin == nullptr && size > bytes)
     begin = map_region(size = round_up(bytes, kHugePage));  // there may be a limit to address space
-  if (begin == nullptr) throw std::bad_alloc();
+  if (begin == nullptr) return blocks_.end();
   regions_.emplace_back(begin, size);
   return blocks_.emplace(begin, Block{.bytes = size, .resident = 0, .used = false, .begins_region = true}).first;
 }
@@ -65,6 +65,7 @@ void BlockCache::split(Blocks::iterator block, size_t bytes) {
 }
 
 void* BlockCache::allocate(size_t bytes) {
+  if (bytes > kLargest) return nullptr;
   const std::lock_guard lock(mutex_);
   bytes = round_up(std::max<size_t>(bytes, 1), kGrain);
   Blocks::iterator block;
@@ -73,6 +74,7 @@ void* BlockCache::allocate(size_t bytes) {
     free_.erase(found);
   } else {
     block = add_region(bytes);
+    if (block == blocks_.end()) return nullptr;
   }
   split(block, bytes);
   block->second.used = true;
@@ -142,22 +144,22 @@ BlockCache& cache() {
   return *cache;
 }
 
-// torch's own, for what is small.
-c10::Allocator*& small_allocator() {
+// torch's own, for what is small and for what the kernel refuses.
+c10::Allocator*& torchs_allocator() {
   static c10::Allocator* allocator = nullptr;
   return allocator;
 }
 
 void free_block(void* block) { cache().free(block); }
 void free_either(void* block) {
-  if (!cache().free(block)) small_allocator()->raw_deallocate(block);
+  if (!cache().free(block)) torchs_allocator()->raw_deallocate(block);
 }
 
 class Allocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
-    if (bytes < kSmallest) return small_allocator()->allocate(bytes);
-    void* block = cache().allocate(bytes);
+    void* block = bytes < kSmallest ? nullptr : cache().allocate(bytes);
+    if (block == nullptr) return torchs_allocator()->allocate(bytes);
     return {block, block, &free_block, at::Device(at::DeviceType::CPU)};
   }
   // For those who keep an address and no DataPtr: it may be one of either kind.
@@ -170,7 +172,7 @@ class Allocator final : public c10::Allocator {
 void install_block_cache() {
   static Allocator allocator;
   if (c10::GetCPUAllocator() == &allocator || !env::flag("TRIREME_KEEP_BLOCKS")) return;
-  small_allocator() = c10::GetCPUAllocator();
+  torchs_allocator() = c10::GetCPUAllocator();
   ::pthread_atfork([] { cache().lock(); }, [] { cache().unlock(); }, [] { cache().unlock(); });
   c10::SetCPUAllocator(&allocator, /*priority=*/100);
 }

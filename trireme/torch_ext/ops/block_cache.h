@@ -21,7 +21,7 @@ class BlockCache {
  public:
   ~BlockCache();
 
-  // At least so many bytes, aligned to a page; they are not cleared. Throws std::bad_alloc.
+  // At least so many bytes, aligned to a page; they are not cleared. Null where the kernel refuses them.
   void* allocate(size_t bytes);
   // What allocate() gave; false, and nothing else, for any other address.
   bool free(void* block);
@@ -46,7 +46,7 @@ class BlockCache {
   };
   using Blocks = std::map<char*, Block>;  // all of all regions, by address
 
-  Blocks::iterator add_region(size_t bytes);
+  Blocks::iterator add_region(size_t bytes);  // blocks_.end() where the kernel refuses it
   void split(Blocks::iterator block, size_t bytes);
   Blocks::iterator joined(Blocks::iterator first, Blocks::iterator second);
   void trim();
@@ -58,8 +58,9 @@ class BlockCache {
   Stats stats_;
 };
 
-// From now on torch's CPU tensors of 1 MiB and more come from a BlockCache; smaller ones as before. Once per process, which
-// may fork. TRIREME_KEEP_BLOCKS=0: nothing happens.
+// From now on torch's CPU tensors of 1 MiB and more come from a BlockCache; smaller ones as before, and what the kernel
+// refuses: running out of memory is torch's own error, which programs know. Once per process, which may fork.
+// TRIREME_KEEP_BLOCKS=0: nothing happens.
 void install_block_cache();
 
 #pragma GCC visibility pop

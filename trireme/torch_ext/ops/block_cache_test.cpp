@@ -10,6 +10,8 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -47,6 +49,15 @@ TEST(BlockCache, LargerThanARegion) {
   EXPECT_TRUE(cache.free(block));
   EXPECT_TRUE(cache.free(other));
   EXPECT_EQ(other[0], 2) << "kept: nothing was asked for that it is in the way of";
+}
+
+TEST(BlockCache, WhatTheKernelRefusesIsNull) {
+  BlockCache cache;
+  constexpr size_t kBeyondAddresses = size_t{1} << 50;
+  EXPECT_EQ(cache.allocate(kBeyondAddresses), nullptr);
+  EXPECT_EQ(cache.allocate(SIZE_MAX), nullptr) << "rounded up it would be 0";
+  EXPECT_EQ(cache.stats().used_bytes, 0u);
+  EXPECT_NE(cache.allocate(kMiB), nullptr);
 }
 
 // Blocks of all sizes, a few kept in between: what they hold stays near what was in use, and no two of them overlap.
@@ -145,6 +156,25 @@ TEST(BlockCache, TensorsComeFromIt) {
   at::Tensor grown = at::empty({10}, at::kFloat);
   grown.resize_({1 << 20}).fill_(2);
   EXPECT_EQ(grown[1 << 19].item<float>(), 2);
+}
+
+// accelerate's find_executable_batch_size knows it by these words.
+TEST(BlockCache, OutOfMemoryIsTorchsError) {
+  install_block_cache();
+  std::vector<int64_t> elements{int64_t{100'000'000'000'000}};  // 400 TB: more than addresses
+  int overcommit = 0;
+  std::ifstream("/proc/sys/vm/overcommit_memory") >> overcommit;
+  if (overcommit != 1) elements.push_back(1'000'000'000'000);  // 4 TB: more than memory, which only such a kernel gives
+  for (int64_t count : elements) {
+    try {
+      at::empty({count}, at::kFloat);
+      ADD_FAILURE() << count << " floats: there is room for them";
+    } catch (const std::exception& error) {
+      EXPECT_NE(std::string(error.what()).find("DefaultCPUAllocator: can't allocate memory"), std::string::npos)
+          << error.what();
+    }
+  }
+  EXPECT_EQ(at::empty({3 << 20}, at::kFloat).fill_(1).sum().item<float>(), 3 << 20);
 }
 
 }  // namespace

@@ -113,6 +113,7 @@ std::tuple<Tensor, Tensor, Tensor> embedding_forward(const Tensor& ids, const Te
                  beta = row_parameter("embedding", "beta", beta_, tables.H);
   Tensor y = at::empty(sizes_with(ids, tables.H), word.options()), mean = at::empty({tables.rows}, at::kFloat),
          rstd = at::empty({tables.rows}, at::kFloat);
+  const kernels::Dropout dropout = dropout_of("embedding", p, seeds, 0);
   if (tables.rows == 0) return {y, mean, rstd};
   with_element_type("embedding", y, [&]<class T>(T) {
     kernels::embedding_forward<T>({.input = tables.call(),
@@ -122,7 +123,7 @@ std::tuple<Tensor, Tensor, Tensor> embedding_forward(const Tensor& ids, const Te
                                    .mean = data<float>(mean),
                                    .rstd = data<float>(rstd),
                                    .eps = static_cast<float>(eps),
-                                   .dropout = dropout_of(p, seeds, 0)});
+                                   .dropout = dropout});
   });
   return {y, mean, rstd};
 }
@@ -165,7 +166,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> embedding_backward(
                                       .word = d_word.call(),
                                       .position = d_position.call(),
                                       .type = d_type.call(),
-                                      .dropout = dropout_of(p, seeds, 0)});
+                                      .dropout = dropout_of("embedding", p, seeds, 0)});
     });
   return {d_word.whole(word), d_position.whole(position), d_type.whole(type), dgamma, dbeta};
 }
@@ -227,11 +228,7 @@ struct Targets {
       : cu_seqlens(cu_seqlens_.contiguous()), start(start_.contiguous()), end(end_.contiguous()) {
     TORCH_CHECK(logits.dim() == 2 && logits.size(1) == 2, "span_loss: the logits are ", logits.sizes(),
                 "; they must be [tokens, 2]");
-    TORCH_CHECK(cu_seqlens.dim() == 1 && cu_seqlens.scalar_type() == at::kLong && cu_seqlens.numel() > 0,
-                "span_loss: cu_seqlens must be a vector of int64 with one more element than there are sequences");
-    const int64_t* bounds = cu_seqlens.const_data_ptr<int64_t>();
-    TORCH_CHECK(bounds[0] == 0 && bounds[sequences()] == logits.size(0), "span_loss: cu_seqlens goes from ", bounds[0],
-                " to ", bounds[sequences()], ", but there are ", logits.size(0), " tokens");
+    bounds_of("span_loss", cu_seqlens, logits.size(0));
     for (const Tensor& positions : {start, end})
       TORCH_CHECK(positions.dim() == 1 && positions.scalar_type() == at::kLong && positions.numel() == sequences(),
                   "span_loss: positions are ", positions.sizes(), " of ", positions.scalar_type(), "; there must be ",
@@ -299,7 +296,6 @@ Tensor embedding_front(const Tensor& ids, const Tensor& word, const OptionalTens
                        const OptionalTensor& position, const OptionalTensor& type_ids, const OptionalTensor& type,
                        const OptionalTensor& gamma, const OptionalTensor& beta, double p, double eps, int64_t padding_idx,
                        int64_t position_padding_idx, int64_t type_padding_idx) {
-  check_probability("embedding", p);
   return EmbeddingFunction::apply(ids, word, broadcast(position_ids, ids), position, broadcast(type_ids, ids), type, gamma,
                                   beta, p, eps, std::vector<int64_t>{padding_idx, position_padding_idx, type_padding_idx});
 }

@@ -82,17 +82,45 @@ Tensor weight_gradient(const Tensor& output_gradient, const Tensor& x, bool want
   return wanted ? at::mm(output_gradient.t(), x) : at::empty({0}, x.options());
 }
 
-void check_block(const char* op, const Tensor& x, TensorList weights, size_t count) {
+// A weight by the name that docs/ops.md has for it: W [outputs, inputs], of x's type, or a vector.
+struct WeightShape {
+  const char* name;
+  std::vector<c10::SymInt> sizes;
+};
+
+void check_count(const char* op, const Tensor& x, TensorList weights, size_t count) {
   TORCH_CHECK(x.dim() == 2, op, ": x must be [tokens, hidden]; it has ", x.dim(), " dimensions");
   TORCH_CHECK(weights.size() == count, op, ": ", weights.size(), " weights were given, ", count, " are needed");
-  for (const Tensor& weight : weights)
-    TORCH_CHECK(weight.defined() && (weight.dim() == 1 || weight.scalar_type() == x.scalar_type()), op, ": a matrix is ",
-                weight.scalar_type(), " and x ", x.scalar_type(), "; they must be the same");
+  for (const Tensor& weight : weights) TORCH_CHECK(weight.defined(), op, ": a weight is undefined");
+}
+
+void check_shapes(const char* op, const Tensor& x, TensorList weights, const std::vector<WeightShape>& shapes) {
+  for (size_t i = 0; i < weights.size(); ++i) {
+    check_parameter(op, shapes[i].name, weights[i], shapes[i].sizes);
+    TORCH_CHECK(weights[i].dim() == 1 || weights[i].scalar_type() == x.scalar_type(), op, ": ", shapes[i].name, " is ",
+                weights[i].scalar_type(), " and x ", x.scalar_type(), "; they must be the same");
+  }
 }
 
 // ---- Self-attention ----
 
 enum SelfAttentionWeight { kWq, kBq, kWk, kBk, kWv, kBv, kWo, kBo, kAttentionGamma, kAttentionBeta, kSelfAttentionWeights };
+
+void check_self_attention(const Tensor& x, TensorList weights) {
+  check_count("self_attention_block", x, weights, kSelfAttentionWeights);
+  const c10::SymInt H = x.sym_size(1);
+  check_shapes("self_attention_block", x, weights,
+               {{"W_q", {H, H}},
+                {"b_q", {H}},
+                {"W_k", {H, H}},
+                {"b_k", {H}},
+                {"W_v", {H, H}},
+                {"b_v", {H}},
+                {"W_o", {H, H}},
+                {"b_o", {H}},
+                {"gamma", {H}},
+                {"beta", {H}}});
+}
 
 // Biases as floats, kept alive beside the shape that points to them.
 struct BlockShape {
@@ -102,17 +130,12 @@ struct BlockShape {
 
 BlockShape block_shape(const Tensor& x, TensorList weights, const Tensor& cu_seqlens, int64_t heads,
                        const kernels::Dropout& dropout) {
-  TORCH_CHECK(
-      cu_seqlens.dim() == 1 && cu_seqlens.scalar_type() == at::kLong && cu_seqlens.is_contiguous() && cu_seqlens.numel() > 0,
-      "self_attention_block: cu_seqlens must be a vector of int64 with one more element than there are sequences");
   TORCH_CHECK(heads > 0 && x.size(1) % heads == 0, "self_attention_block: a hidden size of ", x.size(1),
               " cannot be divided into ", heads, " heads");
   BlockShape block;
   block.biases = {as_float(weights[kBq]), as_float(weights[kBk]), as_float(weights[kBv])};
   kernels::AttentionShape& shape = block.shape;
-  shape.cu_seqlens = {cu_seqlens.const_data_ptr<int64_t>(), static_cast<size_t>(cu_seqlens.numel())};
-  TORCH_CHECK(shape.tokens() == x.size(0), "self_attention_block: cu_seqlens ends at ", shape.tokens(), ", but there are ",
-              x.size(0), " tokens");
+  shape.cu_seqlens = bounds_of("self_attention_block", cu_seqlens, x.size(0));
   shape.heads = shape.kv_heads = heads;
   shape.head_size = x.size(1) / heads;
   shape.scale = 1 / std::sqrt(static_cast<float>(shape.head_size));
@@ -140,10 +163,11 @@ using SelfAttentionResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, T
 SelfAttentionResult self_attention_forward(const Tensor& x_, TensorList weights, const Tensor& cu_seqlens, int64_t heads,
                                            double attention_p, double hidden_p, double eps, const Tensor& seeds) {
   NoAutocast guard;
-  check_block("self_attention_block", x_, weights, kSelfAttentionWeights);
+  check_self_attention(x_, weights);
   Tensor x = x_.contiguous();
   const int64_t tokens = x.size(0), H = x.size(1);
-  const BlockShape block = block_shape(x, weights, cu_seqlens, heads, dropout_of(attention_p, seeds, 0));
+  const BlockShape block =
+      block_shape(x, weights, cu_seqlens, heads, dropout_of("self_attention_block", attention_p, seeds, 0));
   const int64_t size = block.shape.head_size;
   Tensor qkv = at::empty({tokens, 3 * H}, x.options()), context = at::empty_like(x),
          lse = at::empty({heads, tokens}, floats());
@@ -156,7 +180,7 @@ SelfAttentionResult self_attention_forward(const Tensor& x_, TensorList weights,
                                   part<const T>(qkv, 2, size), whole<T>(context, size), data<float>(lse));
   });
   Normed end = add_and_norm(at::mm(context, weights[kWo].t()), weights[kBo], x, weights[kAttentionGamma],
-                            weights[kAttentionBeta], eps, dropout_of(hidden_p, seeds, 1));
+                            weights[kAttentionBeta], eps, dropout_of("self_attention_block", hidden_p, seeds, 1));
   return {end.y, qkv, context, lse, end.z, end.mean, end.rstd};
 }
 
@@ -179,9 +203,11 @@ std::vector<Tensor> self_attention_backward(const Tensor& dy, const Tensor& x_, 
   NoAutocast guard;
   Tensor x = x_.contiguous();
   const int64_t H = x.size(1);
-  const BlockShape block = block_shape(x, weights, cu_seqlens, heads, dropout_of(attention_p, seeds, 0));
+  const BlockShape block =
+      block_shape(x, weights, cu_seqlens, heads, dropout_of("self_attention_block", attention_p, seeds, 0));
   const int64_t size = block.shape.head_size;
-  NormGradients end = add_and_norm_backward(dy, z, mean, rstd, weights[kAttentionGamma], dropout_of(hidden_p, seeds, 1));
+  NormGradients end = add_and_norm_backward(dy, z, mean, rstd, weights[kAttentionGamma],
+                                            dropout_of("self_attention_block", hidden_p, seeds, 1));
   Tensor output_weight = weight_gradient(end.h, context, has(wanted, 1 + kWo));
   Tensor d_context = at::mm(end.h, weights[kWo]);
   end.h = Tensor();
@@ -227,6 +253,14 @@ std::vector<Tensor> self_attention_backward_meta(const Tensor&, const Tensor& x,
 
 enum FeedForwardWeight { kW1, kB1, kW2, kB2, kFeedForwardGamma, kFeedForwardBeta, kFeedForwardWeights };
 
+void check_feed_forward(const Tensor& x, TensorList weights) {
+  check_count("feed_forward_block", x, weights, kFeedForwardWeights);
+  const Tensor& w1 = weights[kW1];
+  const c10::SymInt H = x.sym_size(1), inner = w1.dim() == 0 ? c10::SymInt(1) : w1.sym_size(0);
+  check_shapes("feed_forward_block", x, weights,
+               {{"W_1", {inner, H}}, {"b_1", {inner}}, {"W_2", {H, inner}}, {"b_2", {H}}, {"gamma", {H}}, {"beta", {H}}});
+}
+
 using FeedForwardResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 kernels::Gelu gelu_form(bool tanh) { return tanh ? kernels::Gelu::tanh : kernels::Gelu::erf; }
@@ -235,7 +269,7 @@ kernels::Gelu gelu_form(bool tanh) { return tanh ? kernels::Gelu::tanh : kernels
 FeedForwardResult feed_forward_forward(const Tensor& x_, TensorList weights, bool tanh, double hidden_p, double eps,
                                        const Tensor& seeds) {
   NoAutocast guard;
-  check_block("feed_forward_block", x_, weights, kFeedForwardWeights);
+  check_feed_forward(x_, weights);
   Tensor x = x_.contiguous();
   Tensor h = at::mm(x, weights[kW1].t()), g = at::empty_like(h), bias = as_float(weights[kB1]);
   with_element_type("feed_forward_block", x, [&]<class T>(T) {
@@ -247,7 +281,7 @@ FeedForwardResult feed_forward_forward(const Tensor& x_, TensorList weights, boo
                                    .form = gelu_form(tanh)});
   });
   Normed end = add_and_norm(at::mm(g, weights[kW2].t()), weights[kB2], x, weights[kFeedForwardGamma],
-                            weights[kFeedForwardBeta], eps, dropout_of(hidden_p, seeds, 0));
+                            weights[kFeedForwardBeta], eps, dropout_of("feed_forward_block", hidden_p, seeds, 0));
   return {end.y, h, g, end.z, end.mean, end.rstd};
 }
 
@@ -264,7 +298,8 @@ std::vector<Tensor> feed_forward_backward(const Tensor& dy, const Tensor& x_, Te
                                           bool tanh, double hidden_p, const Tensor& seeds, ArgumentSet wanted) {
   NoAutocast guard;
   Tensor x = x_.contiguous();
-  NormGradients end = add_and_norm_backward(dy, z, mean, rstd, weights[kFeedForwardGamma], dropout_of(hidden_p, seeds, 0));
+  NormGradients end = add_and_norm_backward(dy, z, mean, rstd, weights[kFeedForwardGamma],
+                                            dropout_of("feed_forward_block", hidden_p, seeds, 0));
   Tensor w2 = weight_gradient(end.h, g, has(wanted, 1 + kW2));
   Tensor d_inner = at::mm(end.h, weights[kW2]);
   Tensor bias = as_float(weights[kB1]), d_bias = at::empty({h.size(1)}, floats());
@@ -370,13 +405,13 @@ struct FeedForwardBlock : torch::autograd::Function<FeedForwardBlock> {
 
 Tensor self_attention_front(const Tensor& x, TensorList w, const Tensor& cu_seqlens, int64_t heads, double attention_p,
                             double hidden_p, double eps) {
-  check_block("self_attention_block", x, w, kSelfAttentionWeights);
+  check_self_attention(x, w);
   return SelfAttentionBlock::apply(x, w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], cu_seqlens, heads,
                                    attention_p, hidden_p, eps);
 }
 
 Tensor feed_forward_front(const Tensor& x, TensorList w, bool tanh, double hidden_p, double eps) {
-  check_block("feed_forward_block", x, w, kFeedForwardWeights);
+  check_feed_forward(x, w);
   return FeedForwardBlock::apply(x, w[0], w[1], w[2], w[3], w[4], w[5], tanh, hidden_p, eps);
 }
 

@@ -157,13 +157,137 @@ TEST(Ops, AutocastReachesCallsFromCpp) {
   EXPECT_EQ(torch::autograd::grad({y.sum()}, {in[0]})[0].scalar_type(), at::kFloat);
 }
 
-TEST(Ops, WrongArgumentsAreNamed) {
+void expect_refused(const std::string& message, const std::function<void()>& call) {
   try {
-    layer_norm(at::ones({3, 8}), at::ones({7}), std::nullopt, kEps);
-    ADD_FAILURE() << "accepted";
-  } catch (const c10::Error& error) {
-    EXPECT_NE(std::string(error.what()).find("layer_norm: gamma is [7]; it must be [8]"), std::string::npos) << error.what();
+    call();
+    ADD_FAILURE() << "accepted, without \"" << message << '"';
+  } catch (const std::exception& error) {
+    EXPECT_NE(std::string(error.what()).find(message), std::string::npos) << message << "\nis not in\n" << error.what();
   }
+}
+
+Tensors block_weights(const std::vector<std::vector<int64_t>>& shapes) {
+  Tensors weights;
+  for (const auto& shape : shapes) weights.push_back(at::ones(shape));
+  return weights;
+}
+
+Tensors self_attention_weights() {
+  return block_weights({{kH, kH}, {kH}, {kH, kH}, {kH}, {kH, kH}, {kH}, {kH, kH}, {kH}, {kH}, {kH}});
+}
+Tensors feed_forward_weights() { return block_weights({{40, kH}, {40}, {kH, 40}, {kH}, {kH}, {kH}}); }
+
+TEST(Ops, WrongArgumentsAreNamed) {
+  const Tensor x = at::ones({3, 8}), ids = at::zeros({3}, at::kLong);
+  expect_refused("layer_norm: gamma is [7]; it must be [8]", [&] { layer_norm(x, at::ones({7}), std::nullopt, kEps); });
+  expect_refused("layer_norm: beta: Double is not supported",
+                 [&] { layer_norm(x, std::nullopt, at::ones({8}, at::kDouble), kEps); });
+  expect_refused("bias_gelu: the bias is [8, 1]; it must be [8]", [&] { bias_gelu(x, at::ones({8, 1}), false); });
+  expect_refused("bias_dropout_residual: the residual is [2, 8]", [&] {
+    bias_dropout_residual(x, std::nullopt, at::ones({2, 8}), 0);
+  });
+  expect_refused("embedding: there is a word id 5; the table has rows 0 to 4", [&] {
+    embedding({.ids = ids + 5, .weight = at::ones({5, 8})}, {}, {}, std::nullopt, std::nullopt, 0, kEps);
+  });
+  expect_refused("embedding: gamma is [7]; it must be [8]", [&] {
+    embedding({.ids = ids, .weight = at::ones({5, 8})}, {}, {}, at::ones({7}), std::nullopt, 0, kEps);
+  });
+  expect_refused("span_loss: positions are [2] of Long; there must be 3", [&] {
+    span_loss(at::ones({kTokens, 2}), bounds(), at::zeros({2}, at::kLong), at::zeros({3}, at::kLong));
+  });
+}
+
+TEST(Ops, AProbabilityLiesBetween0And1) {
+  const Tensor q = at::ones({kTokens, kHeads, kSize}), x = at::ones({kTokens, kH}), ids = at::zeros({0}, at::kLong);
+  for (double p : {-0.1, 2.0, std::nan("")}) {
+    const std::string end = c10::str(": the dropout probability is ", p, "; it must lie between 0 and 1");
+    expect_refused("attention" + end, [&] { attention(q, q, q, bounds(), std::nullopt, 1, false, p); });
+    for (bool is_first : {false, true})
+      expect_refused("self_attention_block" + end, [&] {
+        self_attention_block(x, self_attention_weights(), bounds(), kHeads, is_first ? p : 0, is_first ? 0 : p, kEps);
+      });
+    expect_refused("feed_forward_block" + end, [&] { feed_forward_block(x, feed_forward_weights(), false, p, kEps); });
+    expect_refused("bias_dropout_residual_layer_norm" + end,
+                   [&] { bias_dropout_residual_layer_norm(x, std::nullopt, x, std::nullopt, std::nullopt, p, kEps); });
+    expect_refused("bias_dropout_residual" + end, [&] { bias_dropout_residual(x, std::nullopt, x, p); });
+    expect_refused("dropout" + end, [&] { dropout(x, p); });
+    expect_refused("embedding" + end, [&] {
+      embedding({.ids = ids, .weight = at::ones({5, kH})}, {}, {}, std::nullopt, std::nullopt, p, kEps);
+    });
+  }
+}
+
+TEST(Ops, WrongBoundsAreNamed) {
+  const Tensor q = at::ones({kTokens, kHeads, kSize}), x = at::ones({kTokens, kH}), logits = at::ones({kTokens, 2});
+  const auto expect_all_refuse = [&](const std::string& message, const Tensor& cu_seqlens) {
+    const Tensor places = at::zeros({std::max<int64_t>(cu_seqlens.numel() - 1, 0)}, at::kLong);
+    expect_refused(message, [&] { attention(q, q, q, cu_seqlens, std::nullopt, 1, false, 0); });
+    expect_refused(message, [&] { self_attention_block(x, self_attention_weights(), cu_seqlens, kHeads, 0, 0, kEps); });
+    expect_refused(message, [&] { span_loss(logits, cu_seqlens, places, places); });
+  };
+  const auto vector = [](const std::vector<int64_t>& elements) { return at::tensor(elements); };
+  for (const Tensor& no_vector : {bounds().to(at::kInt), bounds().unsqueeze(0), vector({})})
+    expect_all_refuse(": cu_seqlens must be a contiguous vector of int64", no_vector);
+  expect_all_refuse(": cu_seqlens goes from 0 to 20, but there are 21 tokens", vector({0, 20}));
+  expect_all_refuse(": cu_seqlens goes from 1 to 21, but there are 21 tokens", vector({1, kTokens}));
+  expect_all_refuse(": cu_seqlens goes from -5 to 21, but there are 21 tokens", vector({-5, kTokens}));
+  expect_all_refuse(": sequence 1 is empty", vector({0, 7, 7, kTokens}));
+  expect_all_refuse(": sequence 1 ends before it begins", vector({0, 100, kTokens}));
+}
+
+TEST(Ops, WrongShapesOfAttentionAreNamed) {
+  const Tensor q = at::ones({kTokens, kHeads, kSize});
+  const auto attend = [](const Tensor& query, const Tensor& key, const std::optional<Tensor>& bias = std::nullopt) {
+    return [=] { attention(query, key, key, bounds(), bias, 1, false, 0); };
+  };
+  expect_refused("attention: q, k and v must be [tokens, heads, head_size]", attend(q[0], q));
+  expect_refused("tokens and head_size must be the same", attend(q, q.narrow(0, 0, 20)));
+  expect_refused("tokens and head_size must be the same", attend(q, q.narrow(2, 0, 4)));
+  expect_refused("attention: q, k and v must have one type", attend(q, q.to(at::kBFloat16)));
+  expect_refused("attention: 3 heads cannot share 2 key heads", attend(q, q.narrow(1, 0, 2)));
+  expect_refused("attention: a bias of [1, 1, 12, 13] does not fit", attend(q, q, at::ones({1, 1, 12, 13})));
+  expect_refused("attention: the bias must be float32", attend(q, q, at::ones({1, 1, 13, 13}, at::kDouble)));
+}
+
+// Each weight of a block, longer and shorter than it must be, of other dimensions, and of another type.
+void expect_weights_are_checked(const std::string& op, const Tensors& weights, const std::vector<std::string>& names,
+                                const std::function<void(const Tensors&)>& block) {
+  ASSERT_EQ(weights.size(), names.size());
+  block(weights);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const auto with = [&](const Tensor& wrong) {
+      Tensors changed = weights;
+      changed[i] = wrong;
+      return [=] { block(changed); };
+    };
+    const Tensor& right = weights[i];
+    const std::string shape = op + ": " + names[i] + " is ";
+    // W_1 says how wide the inner layer is: another height is the fault of its bias.
+    const std::string of_height = names[i] == "W_1" ? op + ": b_1 is " : shape;
+    expect_refused(of_height, with(at::cat({right, right})));
+    expect_refused(of_height, with(right.narrow(0, 0, 1)));
+    if (right.dim() == 2) expect_refused(shape, with(right.narrow(1, 0, 1)));
+    expect_refused(shape, with(right.unsqueeze(0)));
+    expect_refused(shape, with(at::ones({}, at::kFloat)));
+    expect_refused(op + ": " + names[i] + ": Double is not supported", with(right.to(at::kDouble)));
+    if (right.dim() == 2) expect_refused(shape + "BFloat16 and x Float", with(right.to(at::kBFloat16)));
+  }
+  expect_refused(op + ": 1 weights were given", [&] { block({weights[0]}); });
+  expect_refused(op + ": a weight is undefined", [&] { block(Tensors(weights.size())); });
+}
+
+TEST(Ops, WrongWeightsOfBlocksAreNamed) {
+  const Tensor x = at::ones({kTokens, kH});
+  expect_weights_are_checked(
+      "self_attention_block", self_attention_weights(),
+      {"W_q", "b_q", "W_k", "b_k", "W_v", "b_v", "W_o", "b_o", "gamma", "beta"},
+      [&](const Tensors& weights) { self_attention_block(x, weights, bounds(), kHeads, 0, 0, kEps); });
+  expect_weights_are_checked("feed_forward_block", feed_forward_weights(), {"W_1", "b_1", "W_2", "b_2", "gamma", "beta"},
+                             [&](const Tensors& weights) { feed_forward_block(x, weights, false, 0, kEps); });
+  expect_refused("a hidden size of 24 cannot be divided into 5 heads",
+                 [&] { self_attention_block(x, self_attention_weights(), bounds(), 5, 0, 0, kEps); });
+  expect_refused("feed_forward_block: x must be [tokens, hidden]; it has 1 dimensions",
+                 [&] { feed_forward_block(x[0], feed_forward_weights(), false, 0, kEps); });
 }
 
 }  // namespace

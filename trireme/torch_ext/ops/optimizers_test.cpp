@@ -73,6 +73,18 @@ TEST(Optimizers, SplitMastersAreFp32) {
   }
 }
 
+TEST(Bf16, RoundsAndWidensAsTorch) {
+  const at::Tensor x = at::randn({100, 301}), bent = x.t().slice(0, 1);
+  for (const at::Tensor& each : {x, bent, at::zeros({0})}) {
+    const at::Tensor rounded = round_bf16(each);
+    EXPECT_EQ(rounded.scalar_type(), at::kBFloat16);
+    EXPECT_TRUE(at::equal(rounded, each.to(at::kBFloat16)));
+    EXPECT_TRUE(at::equal(widen_bf16(rounded), rounded.to(at::kFloat)));
+  }
+  EXPECT_THROW(round_bf16(x.to(at::kDouble)), c10::Error);
+  EXPECT_THROW(widen_bf16(x), c10::Error);
+}
+
 TEST(Optimizers, NormAndClipping) {
   Lists lists;
   double expected = 0;
@@ -116,7 +128,8 @@ TEST(Optimizers, WrongArgumentsChangeNothing) {
 }
 
 TEST(Optimizers, AreOperators) {
-  for (const char* name : {"adam_", "adamw_", "sgd_", "adagrad_", "lamb_", "global_norm", "split_bf16", "join_bf16"})
+  for (const char* name : {"adam_", "adamw_", "sgd_", "adagrad_", "lamb_", "global_norm", "round_bf16", "widen_bf16",
+                           "split_bf16", "join_bf16"})
     EXPECT_TRUE(c10::Dispatcher::singleton().findSchema({std::string("trireme::") + name, ""})) << name;
 }
 

@@ -225,7 +225,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> residual_norm_forward(const Tensor& x
                                              .rows = shape.rows,
                                              .H = shape.H,
                                              .eps = static_cast<float>(eps),
-                                             .dropout = dropout_of(p, seeds, 0)});
+                                             .dropout = dropout_of(kResidualNorm, p, seeds, 0)});
   });
   return {y, z, mean, rstd};
 }
@@ -264,7 +264,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> residual_norm_backward(const 
                                               .dbeta = sum_or_null(dbeta, has(wanted, kResidualBeta)),
                                               .rows = shape.rows,
                                               .H = shape.H,
-                                              .dropout = dropout_of(p, seeds, 0)});
+                                              .dropout = dropout_of(kResidualNorm, p, seeds, 0)});
   });
   return {dx, dbias, dz, dgamma, dbeta};
 }
@@ -319,7 +319,7 @@ Tensor residual_forward(const Tensor& x_, const OptionalTensor& bias_, const Opt
                                                .z = data<T>(z),
                                                .rows = shape.rows,
                                                .H = shape.H,
-                                               .dropout = dropout_of(p, seeds, 0)});
+                                               .dropout = dropout_of(kResidual, p, seeds, 0)});
   });
   return z;
 }
@@ -338,7 +338,7 @@ std::tuple<Tensor, Tensor> residual_backward(const Tensor& dz_, double p, const 
                                                 .dbias = sum_or_null(dbias, has(wanted, kResidualBias)),
                                                 .rows = shape.rows,
                                                 .H = shape.H,
-                                                .dropout = dropout_of(p, seeds, 0)});
+                                                .dropout = dropout_of(kResidual, p, seeds, 0)});
   });
   return {dx, dbias};
 }
@@ -376,8 +376,9 @@ struct Residual : torch::autograd::Function<Residual> {
 Tensor dropout_forward(const Tensor& x_, double p, const Tensor& seeds) {
   Tensor x = x_.contiguous(), y = like(x);
   const int64_t columns = x.dim() == 0 ? 1 : x.size(-1), rows = columns == 0 ? 0 : x.numel() / columns;
-  with_element_type("dropout", x,
-                    [&]<class T>(T) { kernels::dropout(data<T>(x), data<T>(y), rows, columns, dropout_of(p, seeds, 0)); });
+  with_element_type("dropout", x, [&]<class T>(T) {
+    kernels::dropout(data<T>(x), data<T>(y), rows, columns, dropout_of("dropout", p, seeds, 0));
+  });
   return y;
 }
 
@@ -419,21 +420,16 @@ Tensor bias_gelu(const Tensor& x, const OptionalTensor& bias, bool tanh) { retur
 
 Tensor bias_dropout_residual_layer_norm(const Tensor& x, const OptionalTensor& bias, const OptionalTensor& residual,
                                         const OptionalTensor& gamma, const OptionalTensor& beta, double p, double eps) {
-  check_probability(kResidualNorm, p);
   auto [h, r] = in_one_type(x, residual);
   return ResidualNorm::apply(h, bias, r, gamma, beta, p, eps);
 }
 
 Tensor bias_dropout_residual(const Tensor& x, const OptionalTensor& bias, const OptionalTensor& residual, double p) {
-  check_probability(kResidual, p);
   auto [h, r] = in_one_type(x, residual);
   return Residual::apply(h, bias, r, p);
 }
 
-Tensor dropout(const Tensor& x, double p) {
-  check_probability("dropout", p);
-  return p == 0 ? x : Dropout::apply(x, p);
-}
+Tensor dropout(const Tensor& x, double p) { return p == 0 ? x : Dropout::apply(x, p); }
 
 TORCH_LIBRARY_FRAGMENT(trireme, m) {
   m.def("layer_norm(Tensor x, Tensor? gamma, Tensor? beta, float eps) -> Tensor");

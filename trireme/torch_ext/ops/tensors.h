@@ -3,6 +3,8 @@
 
 #include <ATen/ATen.h>
 
+#include <span>
+
 #include "trireme/base/error.h"
 #include "trireme/base/float16.h"
 #include "trireme/kernels/dropout.h"
@@ -35,23 +37,37 @@ inline std::optional<at::Tensor> as_float(const std::optional<at::Tensor>& x) {
   return x && x->defined() ? std::optional(as_float(*x)) : std::nullopt;
 }
 
+// Sizes may be symbols: torch.compile's.
+inline void check_parameter(const char* op, const char* name, const at::Tensor& x, c10::SymIntArrayRef sizes) {
+  TORCH_CHECK(x.sym_sizes() == sizes, op, ": ", name, " is ", x.sym_sizes(), "; it must be ", sizes);
+  TORCH_CHECK_NOT_IMPLEMENTED(x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16, op, ": ", name, ": ",
+                              x.scalar_type(), " is not supported; float32 and bfloat16 are");
+}
+
 // A parameter of one element per column, as floats.
 inline std::optional<at::Tensor> row_parameter(const char* op, const char* name, const std::optional<at::Tensor>& x,
                                                int64_t H) {
   if (!x || !x->defined()) return std::nullopt;
-  TORCH_CHECK(x->dim() == 1 && x->size(0) == H, op, ": ", name, " is ", x->sizes(), "; it must be [", H, "]");
-  TORCH_CHECK_NOT_IMPLEMENTED(x->scalar_type() == at::kFloat || x->scalar_type() == at::kBFloat16, op, ": ", name, " is ",
-                              x->scalar_type(), "; float32 and bfloat16 are supported");
+  check_parameter(op, name, *x, {H});
   return as_float(*x);
 }
 
-inline void check_probability(const char* op, double p) {
-  TORCH_CHECK_VALUE(p >= 0 && p <= 1, op, ": the dropout probability is ", p, "; it must lie between 0 and 1");
+// Where each sequence begins, and where the last one ends.
+inline std::span<const int64_t> bounds_of(const char* op, const at::Tensor& cu_seqlens, int64_t tokens) {
+  TORCH_CHECK(
+      cu_seqlens.dim() == 1 && cu_seqlens.scalar_type() == at::kLong && cu_seqlens.is_contiguous() && cu_seqlens.numel() > 0,
+      op, ": cu_seqlens must be a contiguous vector of int64 with one more element than there are sequences");
+  std::span bounds(cu_seqlens.const_data_ptr<int64_t>(), static_cast<size_t>(cu_seqlens.numel()));
+  TORCH_CHECK(bounds.front() == 0 && bounds.back() == tokens, op, ": cu_seqlens goes from ", bounds.front(), " to ",
+              bounds.back(), ", but there are ", tokens, " tokens");
+  return bounds;
 }
 
-// Element i of the seeds, if there is anything to drop.
-inline kernels::Dropout dropout_of(double p, const at::Tensor& seeds, int64_t i) {
+// With element i of the seeds, if there is anything to drop.
+inline kernels::Dropout dropout_of(const char* op, double p, const at::Tensor& seeds, int64_t i) {
+  TORCH_CHECK_VALUE(p >= 0 && p <= 1, op, ": the dropout probability is ", p, "; it must lie between 0 and 1");
   if (p == 0) return {};
+  TORCH_CHECK(seeds.is_contiguous() && seeds.numel() > i, op, ": the seeds are ", seeds.sizes(), "; there is no seed ", i);
   return kernels::make_dropout(p, static_cast<uint64_t>(seeds.const_data_ptr<int64_t>()[i]));
 }
 
