@@ -236,7 +236,7 @@ TEST(Control, ASecondClaimantIsRefusedAndHarmsNobody) {
       // Rank 1 has joined by now; somebody else claims to be it.
       std::this_thread::sleep_for(milliseconds(200));
       try {
-        Control::meet(3, 1, *store, "key", in(300));
+        Control::meet(3, 1, *store, "key", in(2000));
       } catch (const Timeout& timeout) {
         second_error = timeout.what();
       }
