@@ -249,8 +249,9 @@ def test_strangers_at_the_port_do_no_harm(tmp_path):
         stranger.close()
 
 
-def test_an_agents_store_leads_to_rank_0(tmp_path):
-    """Also one that has the address of an earlier start, where nobody listens, or somebody else does."""
+def test_an_agents_store_leads_to_rank_0(tmp_path, monkeypatch):
+    """Also one that has the address of an earlier start, where nobody listens, or somebody else does, who says nothing."""
+    monkeypatch.setattr("trireme._first_word.GREETING_S", 3.0)
     chosen = make_checkpoint(tmp_path / "out", 20)
     for stale in (free_port(), None):
         store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=30))

@@ -49,5 +49,6 @@ def test_the_same_bits_for_any_number_of_threads():
     assert bits_of(1, TRIREME_DETERMINISTIC="1") == bits_of(2, TRIREME_DETERMINISTIC="1")
 
 
+@pytest.mark.long
 def test_the_same_bits_from_run_to_run():
     assert bits_of(2) == bits_of(2)

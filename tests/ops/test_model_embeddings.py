@@ -93,6 +93,10 @@ class OtherEmbedding(nn.Embedding):
     pass
 
 
+class OtherDropout(nn.Dropout):
+    pass
+
+
 def replace(model: nn.Module, **options) -> None:
     old = model.embeddings.word_embeddings
     new = options.pop("kind", nn.Embedding)(*old.weight.shape, padding_idx=old.padding_idx, **options)
@@ -107,7 +111,7 @@ SPOILED = {
     "subclass": lambda model: replace(model, kind=OtherEmbedding),
     "table_hook": lambda model: model.embeddings.position_embeddings.register_forward_hook(lambda *args: None),
     "norm_hook": lambda model: model.embeddings.LayerNorm.register_forward_pre_hook(lambda *args: None),
-    "dropout_class": lambda model: setattr(model.embeddings, "dropout", nn.Identity()),
+    "dropout_class": lambda model: setattr(model.embeddings, "dropout", OtherDropout(0.1)),
 }
 
 
@@ -121,6 +125,12 @@ def test_what_is_not_plain_is_called_itself(name, spoil, fused):
     assert not fused
     assert_close(y, model.embeddings(ids)[present], bound(torch.float32, 16), "y")
     gradients(model, y)
+
+
+def test_no_dropout_at_all(fused):
+    model = model_of("bert").train()
+    model.embeddings.dropout = nn.Identity()
+    assert not (embed(model, "bert") == 0).any() and [call[8] for call in fused] == [0.0]
 
 
 def test_a_hook_on_all_of_the_embeddings_is_called(fused):

@@ -1,4 +1,4 @@
-"""Every c10d operation on 1, 2, 3 and 7 ranks. Each job runs all checks; each check is a test of its own here."""
+"""Every c10d operation on 1, 2 and 7 ranks, and on 3 and 4 in the long run. Each job runs all checks; each check is a test of its own here."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from . import jobs
 from .programs.checks import names
 
 CHECKS = [check for program in ("collectives.py", "failing.py") for check in names(str(jobs.PROGRAMS / program))]
-SIZES = [1, 2, 3, pytest.param(4, marks=pytest.mark.long), 7]
+SIZES = [1, 2, pytest.param(3, marks=pytest.mark.long), pytest.param(4, marks=pytest.mark.long), 7]
 
 
 @pytest.fixture(scope="module", params=SIZES)

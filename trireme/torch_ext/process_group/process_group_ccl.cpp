@@ -22,7 +22,7 @@ constexpr milliseconds kDrainTime{10000}, kDroppedDrainTime{2000};
 constexpr milliseconds kAbortTime{5000};
 
 // When a coalescing window has grown to this, and each time that it has doubled, those that have succeeded are dropped.
-constexpr size_t kLargeWindow = 1024;
+constexpr size_t kLargeWindow = 128;
 
 // A c10d store through the two calls that the meeting of the ranks needs. check() comes first because get() waits for the key.
 std::shared_ptr<ccl::Store> meeting_place(const c10::intrusive_ptr<c10d::Store>& store) {
