@@ -111,7 +111,7 @@ SPOILED = {
     "subclass": lambda model: replace(model, kind=OtherEmbedding),
     "table_hook": lambda model: model.embeddings.position_embeddings.register_forward_hook(lambda *args: None),
     "norm_hook": lambda model: model.embeddings.LayerNorm.register_forward_pre_hook(lambda *args: None),
-    "dropout_class": lambda model: setattr(model.embeddings, "dropout", OtherDropout(0.1)),
+    "dropout_class": lambda model: setattr(model.embeddings, "dropout", OtherDropout(0.1).eval()),
 }
 
 

@@ -4,10 +4,13 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 RUN = pathlib.Path(__file__).resolve().parents[2] / "bench" / "c10d" / "run.py"
 OPERATIONS = "allreduce,broadcast,reduce,allgather,reduce_scatter,alltoall,gather,scatter,sendrecv,barrier"
 
 
+@pytest.mark.long
 def test_every_operation_is_compared_with_gloo():
     options = ["--ranks", "2", "--operations", OPERATIONS, "--sizes", "1024", "--models", ""]
     result = subprocess.run([sys.executable, str(RUN), *options], capture_output=True, text=True, timeout=300)
