@@ -30,6 +30,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 
 HERE = pathlib.Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
@@ -81,39 +82,19 @@ def until_training(job: Job, before: int, since: float) -> float:
     return job.seconds_until(lambda: job.last_step()[0] > before, since)
 
 
-def kill(cluster: Cluster, job: Job, arguments: argparse.Namespace) -> dict[str, float]:
-    before = begun(job, 0, 1)
-    since = time.monotonic()
-    job.signal_worker(1, signal.SIGKILL)
-    return {"noticed_s": job.seconds_until(lambda: job.errors(0) > 0, since), "training_s": until_training(job, before, since)}
+def lost(befall: Callable[[Cluster, Job], None], survivor: int = 0) -> Callable[[Cluster, Job], dict[str, float]]:
+    """A worker or a host that is gone from one moment to the next: when the host that survives says so, and when it trains again."""
+
+    def fault(cluster: Cluster, job: Job) -> dict[str, float]:
+        before = begun(job, 0, 1)
+        since = time.monotonic()
+        befall(cluster, job)
+        return {"noticed_s": job.seconds_until(lambda: job.errors(survivor) > 0, since), "training_s": until_training(job, before, since)}
+
+    return fault
 
 
-def host(cluster: Cluster, job: Job, arguments: argparse.Namespace) -> dict[str, float]:
-    before = begun(job, 0, 1)
-    since = time.monotonic()
-    job.kill_host_processes(1)
-    return {"noticed_s": job.seconds_until(lambda: job.errors(0) > 0, since), "training_s": until_training(job, before, since)}
-
-
-def lose_power(cluster: Cluster, job: Job, victim: int) -> float:
-    since = time.monotonic()
-    cluster.kill_host(victim)
-    return since
-
-
-def silent(cluster: Cluster, job: Job, arguments: argparse.Namespace) -> dict[str, float]:
-    before = begun(job, 0, 1)
-    since = lose_power(cluster, job, 1)
-    return {"noticed_s": job.seconds_until(lambda: job.errors(0) > 0, since), "training_s": until_training(job, before, since)}
-
-
-def rank0(cluster: Cluster, job: Job, arguments: argparse.Namespace) -> dict[str, float]:
-    before = begun(job, 0, 1)
-    since = lose_power(cluster, job, 0)
-    return {"noticed_s": job.seconds_until(lambda: job.errors(1) > 0, since), "training_s": until_training(job, before, since)}
-
-
-def evict(cluster: Cluster, job: Job, arguments: argparse.Namespace) -> dict[str, float]:
+def evict(cluster: Cluster, job: Job) -> dict[str, float]:
     before = begun(job, 0, 1)
     since = time.monotonic()
     job.agents[1].send_signal(signal.SIGTERM)
@@ -123,7 +104,7 @@ def evict(cluster: Cluster, job: Job, arguments: argparse.Namespace) -> dict[str
     return {"noticed_s": noticed, "training_s": until_training(job, before, since)}
 
 
-def join(cluster: Cluster, job: Job, arguments: argparse.Namespace) -> dict[str, float]:
+def join(cluster: Cluster, job: Job) -> dict[str, float]:
     """From the moment at which the job has saved and ends its workers: how long the new host's Python takes to start is not ours."""
     before = begun(job, 0)
     job.start(1)
@@ -131,17 +112,11 @@ def join(cluster: Cluster, job: Job, arguments: argparse.Namespace) -> dict[str,
     return {"training_s": until_training(job, before, time.monotonic())}
 
 
-def stop(cluster: Cluster, job: Job, arguments: argparse.Namespace) -> dict[str, float]:
-    before = begun(job, 0, 1)
-    since = time.monotonic()
-    job.signal_worker(1, signal.SIGSTOP)
-    return {"noticed_s": job.seconds_until(lambda: job.errors(0) > 0, since), "training_s": until_training(job, before, since)}
-
-
-def rendezvous(cluster: Cluster, job: Job, arguments: argparse.Namespace) -> dict[str, float]:
+def rendezvous(cluster: Cluster, job: Job) -> dict[str, float]:
     bound_retransmissions(cluster, RETRIES)
     begun(job, 0, 1)
-    since = lose_power(cluster, job, 1)
+    since = time.monotonic()
+    cluster.kill_host(1)
     noticed = job.seconds_until(lambda: job.errors(0) > 0, since)
     ended = job.seconds_until(lambda: job.agents[0].poll() is not None, since, timeout_s=600)
     if job.agents[0].returncode == 0:
@@ -149,7 +124,16 @@ def rendezvous(cluster: Cluster, job: Job, arguments: argparse.Namespace) -> dic
     return {"noticed_s": noticed, "ended_s": ended}
 
 
-FAULTS = {each.__name__: each for each in (kill, host, silent, rank0, evict, join, stop, rendezvous)}
+FAULTS: dict[str, Callable[[Cluster, Job], dict[str, float]]] = {
+    "kill": lost(lambda cluster, job: job.signal_worker(1, signal.SIGKILL)),
+    "host": lost(lambda cluster, job: job.kill_host_processes(1)),
+    "silent": lost(lambda cluster, job: cluster.kill_host(1)),
+    "rank0": lost(lambda cluster, job: cluster.kill_host(0), survivor=1),
+    "evict": evict,
+    "join": join,
+    "stop": lost(lambda cluster, job: job.signal_worker(1, signal.SIGSTOP)),
+    "rendezvous": rendezvous,
+}
 OPTIONS = {"stop": ["--ddp_timeout", DDP_TIMEOUT_S]}
 ENDPOINTS = {"rank0": 1, "rendezvous": 1}
 
@@ -159,7 +143,7 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, float]:
         folder = pathlib.Path(scratch)
         load = os.getloadavg()[0]
         with Job(cluster, folder, arguments, *OPTIONS.get(name, []), endpoint=ENDPOINTS.get(name, 0)) as job:
-            figures = FAULTS[name](cluster, job, arguments)
+            figures = FAULTS[name](cluster, job)
             return {**figures, "again": max(steps_again(job.ledger), default=0), "load": load}
 
 

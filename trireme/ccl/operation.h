@@ -62,6 +62,8 @@ struct Operation {
 // Throws InvalidArgument naming the argument; nothing has been sent then.
 void validate(const Operation& op, int rank, int size);
 
+inline bool is_message(const Operation& op) { return op.kind == OpKind::send || op.kind == OpKind::recv; }
+
 // "allreduce of 1024 float32 (sum)": for messages.
 std::string describe(const Operation& op);
 

@@ -1,7 +1,6 @@
 #include "trireme/ccl/comm/state.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,10 +25,6 @@ constexpr size_t kTcpEagerBytes = 64 * 1024;
 constexpr size_t kInlineSubmitBytes = 256 * 1024;
 
 constexpr int kRoundsWithoutPause = 64;
-// A failed operation's buffers are the caller's again once the writes that peers have begun are over; each takes microseconds. A thread
-// of this process that reads them may be in the midst of a large block; it cannot have died.
-constexpr auto kWritersEnd = std::chrono::milliseconds(250), kReadersEnd = std::chrono::milliseconds(10000);
-constexpr auto kFirstCause = std::chrono::milliseconds(200);
 
 // Large messages within a host are read out of the sender's memory.
 class LocalReader final : public DirectReader {
@@ -57,8 +52,6 @@ size_t bytes_of(const Operation& op) {
   for (size_t count : op.recv_counts) bytes += count * size_of(op.type);
   return bytes;
 }
-
-bool is_message(const Operation& op) { return op.kind == OpKind::send || op.kind == OpKind::recv; }
 
 // Of an operation that there was no memory to begin.
 Task failed(std::exception_ptr error) {
@@ -472,151 +465,6 @@ void CommunicatorState::sleep(Deadline until) {
     node_->end_sleep();
   }
   asleep_.store(false, std::memory_order_seq_cst);
-}
-
-void CommunicatorState::check_deadlines() {
-  if (collective_started_) check_deadline(*collectives_.front());
-  for (const RequestPtr& message : messages_) check_deadline(*message);
-  if (!earliest_queued_.passed()) return;
-  // One that waits for its turn may have been given less time than the one before it.
-  earliest_queued_ = Deadline::never();
-  for (const RequestPtr& request : collectives_) {
-    check_deadline(*request);
-    earliest_queued_ = Deadline::earlier(earliest_queued_, request->deadline);
-  }
-}
-
-void CommunicatorState::check_deadline(const RequestState& request) {
-  if (engine_.failure() || !request.deadline.passed()) return;
-  auto timeout = request.op.timeout.count() > 0 ? request.op.timeout : options_.timeout;
-  const RequestState& running = is_message(request.op) ? request : *collectives_.front();
-  auto name = [](const RequestState& one) { return str(ccl::describe(one.op), one.number ? str(": operation #", one.number) : ""); };
-  fail(std::make_exception_ptr(Timeout(str("rank ", topology_.rank, ": ", name(request), ": not complete after ",
-                                           static_cast<double>(timeout.count()) / 1000, " s",
-                                           &running == &request ? "" : str("; its turn comes after ", name(running)), missing_ranks(running)))));
-}
-
-std::string CommunicatorState::missing_ranks(const RequestState& request) {
-  std::string missing;
-  for (int peer = 0; peer < node_->size() && !is_message(request.op); ++peer) {
-    if (node_->progress_of(peer) < progress_value(request.number, kEntered)) {
-      missing += (missing.empty() ? "" : ", ") + std::to_string(node_->global_rank(peer));
-    }
-  }
-  std::string waits = engine_.describe_waits();
-  // What is known of ranks of other hosts is what this rank waits for: those may be all that are missing, or not.
-  std::string silent, heard;
-  if (!is_message(request.op)) {
-    for (const Messenger::Awaited& from : messenger_->awaited()) {
-      std::string& list = from.heard ? heard : silent;
-      list += str(list.empty() ? "" : ", ", "rank ", from.peer);
-    }
-  }
-  if (!silent.empty()) waits = str(silent, ", of which nothing has come yet; others may be missing");
-  else if (!heard.empty()) waits = str(heard, ", which called it and may itself wait for others");
-  // A rank that is here may itself be held up by one that is not.
-  for (int peer = 0; peer < node_->size(); ++peer) {
-    int culprit = node_->waits_for(peer);
-    if (peer != node_->rank() && culprit >= 0) waits += str("; rank ", node_->global_rank(peer), " waits for rank ", culprit);
-  }
-  return str(missing.empty() ? "" : "; these ranks of this host have not called it: " + missing, waits.empty() ? "" : "; waiting for ", waits,
-             ". Is one of them slow, stopped or elsewhere in the program? The time allowed is the communicator's timeout.");
-}
-
-// ---- the end
-
-void CommunicatorState::fail(const std::exception_ptr& error) {
-  PoisonNote note = PoisonNote::from(error);
-  if (note.kind == PoisonNote::peer_lost || note.kind == PoisonNote::io_error) await_first_cause();
-  poison(std::move(note), -1);
-  node_->await_others(kWritersEnd, kReadersEnd);
-  engine_.fail(this->error());
-  messenger_->forget_all();
-}
-
-// A connection that breaks may belong to a rank that has ended because another was lost, and word of that one may be a little slower.
-void CommunicatorState::await_first_cause() {
-  if (topology_.one_host()) return;
-  Deadline patience = Deadline::after(kFirstCause);
-  while (!poisoned_.load(std::memory_order_acquire) && !node_->poisoned() && !patience.passed()) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-}
-
-// Any thread. The first cause counts: what failed here may only be the consequence of what another rank has already told.
-void CommunicatorState::poison(PoisonNote note, int except) {
-  bool by_another = node_->poisoned();
-  if (by_another) note = node_->poison_note();
-  {
-    std::lock_guard lock(poison_mutex_);
-    if (!poison_) poison_ = note.to_exception();
-  }
-  poisoned_.store(true, std::memory_order_release);
-  node_->poison(note);
-  // Who found it tells the other hosts, by way of rank 0, which passes everything on.
-  if (!told_.exchange(true) && (!by_another || topology_.rank == 0)) tell_others(note, except);
-}
-
-void CommunicatorState::abort(const std::string& reason) {
-  if (in_forked_child()) return;
-  poison({PoisonNote::aborted, topology_.rank, str("aborted by rank ", topology_.rank, reason.empty() ? "" : ": ", reason)}, -1);
-  // If nobody drives, nobody would notice.
-  interrupt();
-  nudge();
-}
-
-std::exception_ptr CommunicatorState::error() {
-  if (in_forked_child()) return nullptr;
-  std::lock_guard lock(poison_mutex_);
-  if (!poison_ && node_->poisoned()) {
-    poison_ = node_->poison_note().to_exception();
-    poisoned_.store(true, std::memory_order_release);
-  }
-  return poison_;
-}
-
-// ---- telling
-
-std::string CommunicatorState::describe() const {
-  std::string text = str(topology_.size(), " ranks on ", topology_.host_count(), topology_.one_host() ? " host" : " hosts");
-  if (node_->size() > 1) {
-    text += access_ == PeerMemory::Access::same_process ? ", threads of one process"
-            : access_ == PeerMemory::Access::direct     ? ", shared memory with direct reads"
-                                                        : ", shared memory without direct reads";
-  }
-  if (!topology_.one_host()) text += str(bulk_ ? ", ofi (" : ", tcp (", describe_ways(), ")");
-  return text;
-}
-
-// "node0: eth0 10.77.0.1, node1: eth0 10.77.0.2": a host's first rank stands for all of its ranks.
-std::string CommunicatorState::describe_ways() const {
-  constexpr int kShown = 8;
-  std::string text;
-  for (int host = 0; host < std::min(topology_.host_count(), kShown); ++host) {
-    const auto rank = static_cast<size_t>(topology_.members[host].front());
-    text += str(host == 0 ? "" : ", ", host_names_[rank], ": ", ways_[rank]);
-  }
-  return topology_.host_count() > kShown ? str(text, " and ", topology_.host_count() - kShown, " more") : text;
-}
-
-// Leaves, before a sleep, what a report will say: whoever asks must not touch the driver's things.
-void CommunicatorState::remember_waits() {
-  std::string text = collective_started_ ? str(ccl::describe(collectives_.front()->op), " #", collectives_.front()->number) : "messages";
-  text += ", waiting for " + engine_.describe_waits();
-  std::lock_guard lock(report_mutex_);
-  waits_ = std::move(text);
-  waited_ = node_->waited();
-}
-
-std::string CommunicatorState::report() {
-  if (in_forked_child()) return str("rank ", topology_.rank, ": of the parent process");
-  std::lock_guard lock(report_mutex_);
-  std::string text = str("rank ", topology_.rank, ": ", !has_work() ? "nothing under way" : waits_.empty() ? "working" : waits_);
-  for (size_t peer = 0; peer < waited_.size(); ++peer) {
-    if (static_cast<int>(peer) == node_->rank()) continue;
-    text += str("; waited ", std::chrono::duration<double>(waited_[peer]).count(), " s for rank ", node_->global_rank(static_cast<int>(peer)));
-  }
-  return text;
 }
 
 }  // namespace trireme::ccl
