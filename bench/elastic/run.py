@@ -152,7 +152,7 @@ def bounds(name: str, arguments: argparse.Namespace) -> dict[str, float]:
     peer_s = arguments.peer_timeout_ms / 1000
     noticed = {"silent": peer_s + 1, "rank0": peer_s + 1, "rendezvous": peer_s + 1, "evict": EVICTED_S, "stop": DDP_TIMEOUT_S + NOTICED_S}.get(name, NOTICED_S)
     found = {"noticed_s": noticed, "again": 0 if name in ("evict", "join") else SAVE_STEPS}
-    if name == "kill":
+    if name in ("kill", "silent"):
         found["training_s"] = TRAINING_S
     return found
 

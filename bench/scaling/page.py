@@ -21,7 +21,8 @@ def measured(results: dict) -> str:
     rows = []
     for point in results["points"]:
         efficient = f"{100 * point['efficiency']:.0f} %" if "efficiency" in point else ""
-        row = [point["model"], place(point), f"{point['samples_per_second']:.2f}", f"{point['step_seconds']:.3f} s", f"{100 * point['spread']:.0f} %", efficient]
+        spread = f"{100 * point['spread']:.0f} %" if results["repeat"] > 1 else "-"
+        row = [point["model"], place(point), f"{point['samples_per_second']:.2f}", f"{point['step_seconds']:.3f} s", spread, efficient]
         rows.append([*row, f"{point['predicted_seconds']:.3f} s", f"{100 * point['error']:+.0f} %"])
     return table(["model", "ranks", "samples/s", "step", "spread", "efficiency", "step by the model", "its error"], rows)
 

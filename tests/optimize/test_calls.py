@@ -352,6 +352,14 @@ def replace_activation(model, layer):
         layer.intermediate.intermediate_act_fn = GELUActivation()
 
 
+def mix_places(model, layer):
+    """torch's own, but dimension 1 is places here, and features where tokens are packed."""
+    if hasattr(layer, "ffn"):
+        layer.ffn.activation = torch.nn.Softmax(dim=1)
+    else:
+        layer.intermediate.intermediate_act_fn = torch.nn.Softmax(dim=1)
+
+
 def derive_layer(model, layer):
     original = type(layer).forward
 
@@ -383,7 +391,7 @@ def scale_places(model, layer):
     derived(model.embeddings, lambda self, *args, **kwargs: 2 * original(self, *args, **kwargs))
 
 
-@pytest.mark.parametrize("change", [double_output, patch_inner, replace_activation, derive_layer, wrap_layer, scale_places])
+@pytest.mark.parametrize("change", [double_output, patch_inner, replace_activation, mix_places, derive_layer, wrap_layer, scale_places])
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("first", ["optimized", "changed"])
 def test_what_is_not_transformers_own_is_not_passed_by(first, family, change, packed, capfd):

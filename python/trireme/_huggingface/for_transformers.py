@@ -237,9 +237,13 @@ def _ask_for_itself(cls: Any) -> None:
 
     @functools.wraps(original)
     def create_accelerator_and_postprocess(self: Any, *args: Any, **kwargs: Any) -> Any:
+        newest = (asked.use_ipex, asked.ccl)
         asked.take(self.args)
-        result = original(self, *args, **kwargs)
-        self.accelerator._trireme_asked = dataclasses.replace(asked)
+        try:
+            result = original(self, *args, **kwargs)
+            self.accelerator._trireme_asked = dataclasses.replace(asked)
+        finally:
+            asked.use_ipex, asked.ccl = newest
         return result
 
     cls.create_accelerator_and_postprocess = create_accelerator_and_postprocess

@@ -1,8 +1,8 @@
 """Finds what keeps an encoder from running packed: modules, forwards and hooks of a user's own.
 
-On packed tokens a module gets [tokens, hidden] instead of [batch, length, hidden]. transformers' own classes for a family, torch's modules and
-PEFT's adapters compute each token by itself, and do not care. Anything else may look at shapes, mix places or count calls, so an encoder with it
-goes to transformers' own code.
+On packed tokens a module gets [tokens, hidden] instead of [batch, length, hidden]. transformers' own classes for a family, PEFT's adapters and those of
+torch's modules that are named here compute each token by itself, and do not care. Anything else may look at shapes, mix places or count calls, so an
+encoder with it goes to transformers' own code.
 """
 
 from __future__ import annotations
@@ -18,6 +18,11 @@ from trireme._optimize.layers import hooks_of, origin_of
 
 KNOWN_CLASSES = ("torch.", "peft.", "transformers.activations")
 KNOWN_HOOKS = ("torch.", "trireme.")  # FSDP's bring parameters, pruning's and weight norm's make them
+# Of torch's own layers. Others, such as a Softmax or a BatchNorm1d, mean another dimension where there is one less.
+TOKENWISE = (
+    nn.Linear, nn.Embedding, nn.LayerNorm, nn.Dropout, nn.Identity, nn.GELU, nn.ReLU, nn.SiLU, nn.Tanh, nn.Sigmoid,
+    nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict,
+)  # fmt: skip
 METHODS = {"forward", "feed_forward_chunk", "ff_chunk"}  # set on a module, they replace its class's
 
 
@@ -51,7 +56,11 @@ def _why_foreign(module: nn.Module, home: str) -> str | None:
 
 @functools.cache
 def _is_known(kind: type, forward: Any, home: str) -> bool:
-    """By the class and by its forward: a subclass has another module, a patched class has a forward of another module."""
+    """By the class and by its forward: a subclass has another module, a patched class has a forward of another module. FSDP and parametrizations derive
+    classes: the layer is the one below them."""
+    layer = next(base for base in kind.__mro__ if base.__module__.startswith("torch.nn.modules."))
+    if layer is not nn.Module and not issubclass(layer, TOKENWISE):
+        return False
     return all(origin_of(thing).startswith((*KNOWN_CLASSES, home)) for thing in (kind, forward))
 
 

@@ -35,15 +35,16 @@ constexpr std::array kLaunchers = {
     Launcher{"Slurm", "pmix", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"},
 };
 
-int number(const char* name, int absent) {
+// Slurm's number of tasks on each node may read "2(x3),1"; of such a list the first node's counts, for want of better.
+int number(const char* name, int absent, bool may_be_list = false) {
   const char* text = std::getenv(name);
   if (text == nullptr) return absent;
   const std::string_view view = text;
   int value = -1;
   auto [stop, error] = std::from_chars(view.data(), view.data() + view.size(), value);
   const std::string_view rest(stop, view.data() + view.size());
-  // Slurm's number of tasks of each node may read "2(x3),1"; the first serves.
-  if (error != std::errc() || !(rest.empty() || rest.front() == '(' || rest.front() == ',') || value < 0) {
+  const bool is_list = may_be_list && (rest.starts_with('(') || rest.starts_with(','));
+  if (error != std::errc() || !(rest.empty() || is_list) || value < 0) {
     throw InvalidArgument(str(name, " is '", text, "'; it must be a whole number"));
   }
   return value;
@@ -64,7 +65,7 @@ std::optional<LauncherRank> launcher_rank() {
     if (!wanted.empty() && wanted != launcher.setting) continue;
     if (!started_by(launcher)) continue;
     LauncherRank found{number(launcher.rank, 0), number(launcher.size, 1), number(launcher.local_rank, 0),
-                       number(launcher.local_size, 1), launcher.name};
+                       number(launcher.local_size, 1, true), launcher.name};
     if (found.rank >= found.size) {
       throw InvalidArgument(str(launcher.rank, "=", found.rank, " and ", launcher.size, "=", found.size, " of ",
                                 launcher.name, " do not fit together: ranks go from 0 to size - 1"));

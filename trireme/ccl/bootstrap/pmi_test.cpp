@@ -232,8 +232,10 @@ TEST_F(LauncherVariables, Slurm) {
 TEST_F(LauncherVariables, NonsenseIsTheCallersError) {
   set("PMI_RANK", "2"), set("PMI_SIZE", "2");
   EXPECT_THROW(launcher_rank(), InvalidArgument);
-  set("PMI_RANK", "two");
-  EXPECT_THROW(launcher_rank(), InvalidArgument);
+  for (const char* rank : {"two", "1,2", "1(x2)", "1 "}) {
+    set("PMI_RANK", rank);
+    EXPECT_THROW(launcher_rank(), InvalidArgument) << rank;
+  }
 }
 
 TEST_F(LauncherVariables, ADescriptorThatIsNoSocketIsNotTheChannel) {

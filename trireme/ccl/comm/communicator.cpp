@@ -1,6 +1,5 @@
 #include "trireme/ccl/comm/communicator.h"
 
-#include <atomic>
 #include <cstring>
 
 #include "trireme/base/env.h"
@@ -44,27 +43,10 @@ size_t Request::received_bytes() const { return state_ ? state_->transfer.bytes 
 
 Communicator::Communicator(std::shared_ptr<CommunicatorState> state) : state_(std::move(state)) {}
 
-namespace {
-
-// The parent's, in a forked child. Their copies are never destroyed: a thread that the child does not have may have been in the middle of a
-// change. No lock, which another child could inherit locked.
-struct Inherited {
-  std::shared_ptr<CommunicatorState> state;
-  Inherited* next;
-};
-std::atomic<Inherited*> inherited{nullptr};
-
-void leave_alone(std::shared_ptr<CommunicatorState> state) {
-  auto* entry = new Inherited{std::move(state), inherited.load()};
-  while (!inherited.compare_exchange_weak(entry->next, entry)) {
-  }
-}
-
-}  // namespace
-
 Communicator::~Communicator() {
   if (state_->in_forked_child()) {
-    leave_alone(std::move(state_));
+    // Never destroyed: a thread that the child does not have may have been in the middle of a change.
+    new std::shared_ptr<CommunicatorState>(std::move(state_));
     return;
   }
   if (env::flag("TRIREME_REPORT")) log(LogLevel::error, state_->report());

@@ -16,19 +16,6 @@
 namespace trireme::ccl {
 namespace {
 
-// The handler itself may only write; the watcher's thread does the rest.
-int signal_fd = -1;
-// A forked child inherits the handler, but there the number may be that of a file of its own.
-pid_t signal_owner = 0;
-
-void on_signal(int) {
-  if (getpid() != signal_owner) return;
-  int saved = errno;
-  uint64_t one = 1;
-  [[maybe_unused]] ssize_t written = ::write(signal_fd, &one, sizeof one);
-  errno = saved;
-}
-
 int signal_number(const std::string& name) {
   if (name == "none") return 0;
   if (name == "USR1") return SIGUSR1;
@@ -54,17 +41,25 @@ Registry& registry() {
   return instance;
 }
 
+// The handler itself may only write; the watcher's thread does the rest. In a forked child, which inherits the handler, there is no event.
+void on_signal(int) {
+  const int fd = registry().event.get();
+  if (fd < 0) return;
+  int saved = errno;
+  uint64_t one = 1;
+  [[maybe_unused]] ssize_t written = ::write(fd, &one, sizeof one);
+  errno = saved;
+}
+
 void install(Registry& known) {
   int number = signal_number(env::text("TRIREME_DEBUG_SIGNAL"));
   struct sigaction current {};
   if (number == 0 || sigaction(number, nullptr, &current) != 0 || current.sa_handler != SIG_DFL) return;
   known.event = ProcessFd(UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
   if (!known.event) return;
-  signal_fd = known.event.get();
-  signal_owner = getpid();
-  Watcher::instance().watch(signal_fd, [&known] {
+  Watcher::instance().watch(known.event.get(), [&known] {
     uint64_t count;
-    [[maybe_unused]] ssize_t got = ::read(signal_fd, &count, sizeof count);
+    [[maybe_unused]] ssize_t got = ::read(known.event.get(), &count, sizeof count);
     known.print();
     return true;
   });

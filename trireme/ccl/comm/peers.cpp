@@ -115,7 +115,6 @@ void CommunicatorState::tell(int fd, const std::string& frame) {
 }
 
 void CommunicatorState::close() {
-  if (in_forked_child()) return;
   closing_.store(true);
   for (uint64_t watch : watches_) Watcher::instance().unwatch(watch);
   watches_.clear();

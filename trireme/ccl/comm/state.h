@@ -79,7 +79,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   // Orderly end: tells the others, stops watching. What is still pending fails with Aborted; a collective under way then fails on all ranks.
   void close();
   // This process was forked from the one that made the communicator. It has none of the threads, descriptors and memory that this speaks of:
-  // close(), abort() and report() do nothing here, submit() and wait() throw InvalidArgument.
+  // abort() does nothing here, submit(), wait(), nudge() and hand_over() throw InvalidArgument, and it is not closed.
   bool in_forked_child() const { return generation_ != fork_generation(); }
 
   const Topology& topology() const { return topology_; }

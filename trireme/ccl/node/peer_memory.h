@@ -38,7 +38,7 @@ class PeerMemory {
 
   // How peers can reach [data, data + bytes). Hands them the region's descriptor where it is one they have not got.
   View view_of(const void* data, size_t bytes);
-  // Lets go of the regions that their owners have released. Not while an operation uses one.
+  // Lets go of the regions that their owners have released; an owner does not release what an operation uses.
   void unmap_freed();
   // Whether peers can reach a view of this rank at all.
   bool reachable(const View& view) const { return access_ != Access::regions_only || view.region != 0; }

@@ -55,7 +55,7 @@ void SharedHeap::release(void* data) {
   }
   if (!region->fd) return;  // a forked child's copy: the parent goes on using it
   reinterpret_cast<RegionHeader*>(region->mapping)->freed.store(1, std::memory_order_release);
-  // Peers unmap it when they begin their next large operation, which may be long in coming: the memory goes back now. Where the kernel refuses
+  // Peers unmap it when they begin their next large collective, which may be long in coming: the memory goes back now. Where the kernel refuses
   // that, it goes back with the last mapping.
   fallocate(region->fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, kRegionHeaderBytes,
             static_cast<off_t>(region->mapping_bytes - kRegionHeaderBytes));

@@ -164,6 +164,7 @@ SelfAttentionResult self_attention_forward(const Tensor& x_, TensorList weights,
                                            double attention_p, double hidden_p, double eps, const Tensor& seeds) {
   NoAutocast guard;
   check_self_attention(x_, weights);
+  const kernels::Dropout hidden = dropout_of("self_attention_block", hidden_p, seeds, 1);
   Tensor x = x_.contiguous();
   const int64_t tokens = x.size(0), H = x.size(1);
   const BlockShape block =
@@ -180,12 +181,13 @@ SelfAttentionResult self_attention_forward(const Tensor& x_, TensorList weights,
                                   part<const T>(qkv, 2, size), whole<T>(context, size), data<float>(lse));
   });
   Normed end = add_and_norm(at::mm(context, weights[kWo].t()), weights[kBo], x, weights[kAttentionGamma],
-                            weights[kAttentionBeta], eps, dropout_of("self_attention_block", hidden_p, seeds, 1));
+                            weights[kAttentionBeta], eps, hidden);
   return {end.y, qkv, context, lse, end.z, end.mean, end.rstd};
 }
 
-SelfAttentionResult self_attention_forward_meta(const Tensor& x, TensorList, const Tensor&, int64_t heads, double, double,
+SelfAttentionResult self_attention_forward_meta(const Tensor& x, TensorList weights, const Tensor&, int64_t heads, double, double,
                                                 double, const Tensor&) {
+  check_self_attention(x, weights);
   auto rows = x.sym_size(0);
   auto like = [&] { return x.new_empty_symint(x.sym_sizes()); };
   auto stats = [&] { return x.new_empty_symint({rows}, floats()); };
@@ -270,6 +272,7 @@ FeedForwardResult feed_forward_forward(const Tensor& x_, TensorList weights, boo
                                        const Tensor& seeds) {
   NoAutocast guard;
   check_feed_forward(x_, weights);
+  const kernels::Dropout hidden = dropout_of("feed_forward_block", hidden_p, seeds, 0);
   Tensor x = x_.contiguous();
   Tensor h = at::mm(x, weights[kW1].t()), g = at::empty_like(h), bias = as_float(weights[kB1]);
   with_element_type("feed_forward_block", x, [&]<class T>(T) {
@@ -281,11 +284,12 @@ FeedForwardResult feed_forward_forward(const Tensor& x_, TensorList weights, boo
                                    .form = gelu_form(tanh)});
   });
   Normed end = add_and_norm(at::mm(g, weights[kW2].t()), weights[kB2], x, weights[kFeedForwardGamma],
-                            weights[kFeedForwardBeta], eps, dropout_of("feed_forward_block", hidden_p, seeds, 0));
+                            weights[kFeedForwardBeta], eps, hidden);
   return {end.y, h, g, end.z, end.mean, end.rstd};
 }
 
 FeedForwardResult feed_forward_forward_meta(const Tensor& x, TensorList weights, bool, double, double, const Tensor&) {
+  check_feed_forward(x, weights);
   auto rows = x.sym_size(0);
   auto like = [&] { return x.new_empty_symint(x.sym_sizes()); };
   auto inner = [&] { return x.new_empty_symint({rows, weights[kW1].sym_size(0)}); };
@@ -405,13 +409,13 @@ struct FeedForwardBlock : torch::autograd::Function<FeedForwardBlock> {
 
 Tensor self_attention_front(const Tensor& x, TensorList w, const Tensor& cu_seqlens, int64_t heads, double attention_p,
                             double hidden_p, double eps) {
-  check_self_attention(x, w);
+  check_count("self_attention_block", x, w, kSelfAttentionWeights);
   return SelfAttentionBlock::apply(x, w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], cu_seqlens, heads,
                                    attention_p, hidden_p, eps);
 }
 
 Tensor feed_forward_front(const Tensor& x, TensorList w, bool tanh, double hidden_p, double eps) {
-  check_feed_forward(x, w);
+  check_count("feed_forward_block", x, w, kFeedForwardWeights);
   return FeedForwardBlock::apply(x, w[0], w[1], w[2], w[3], w[4], w[5], tanh, hidden_p, eps);
 }
 

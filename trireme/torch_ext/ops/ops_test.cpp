@@ -221,9 +221,9 @@ TEST(Ops, WrongBoundsAreNamed) {
   const Tensor q = at::ones({kTokens, kHeads, kSize}), x = at::ones({kTokens, kH}), logits = at::ones({kTokens, 2});
   const auto expect_all_refuse = [&](const std::string& message, const Tensor& cu_seqlens) {
     const Tensor places = at::zeros({std::max<int64_t>(cu_seqlens.numel() - 1, 0)}, at::kLong);
-    expect_refused(message, [&] { attention(q, q, q, cu_seqlens, std::nullopt, 1, false, 0); });
-    expect_refused(message, [&] { self_attention_block(x, self_attention_weights(), cu_seqlens, kHeads, 0, 0, kEps); });
-    expect_refused(message, [&] { span_loss(logits, cu_seqlens, places, places); });
+    expect_refused("attention" + message, [&] { attention(q, q, q, cu_seqlens, std::nullopt, 1, false, 0); });
+    expect_refused("self_attention_block" + message, [&] { self_attention_block(x, self_attention_weights(), cu_seqlens, kHeads, 0, 0, kEps); });
+    expect_refused("span_loss" + message, [&] { span_loss(logits, cu_seqlens, places, places); });
   };
   const auto vector = [](const std::vector<int64_t>& elements) { return at::tensor(elements); };
   for (const Tensor& no_vector : {bounds().to(at::kInt), bounds().unsqueeze(0), vector({})})

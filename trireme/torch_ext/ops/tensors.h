@@ -60,6 +60,8 @@ inline std::span<const int64_t> bounds_of(const char* op, const at::Tensor& cu_s
   std::span bounds(cu_seqlens.const_data_ptr<int64_t>(), static_cast<size_t>(cu_seqlens.numel()));
   TORCH_CHECK(bounds.front() == 0 && bounds.back() == tokens, op, ": cu_seqlens goes from ", bounds.front(), " to ",
               bounds.back(), ", but there are ", tokens, " tokens");
+  for (size_t i = 1; i < bounds.size(); ++i)
+    TORCH_CHECK(bounds[i] > bounds[i - 1], op, ": sequence ", i - 1, bounds[i] == bounds[i - 1] ? " is empty" : " ends before it begins");
   return bounds;
 }
 

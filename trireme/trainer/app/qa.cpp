@@ -144,12 +144,14 @@ QaData QaRun::data(Split split) const {
   QaData data = load_data(options_, split, *tokenizer_, config_.longest(), hub_, threads);
   say(str(data.file.string(), ": ", data.examples.size(), " questions, ", data.features.size(), " features, in ",
           std::round((now() - start) * 10) / 10, " s"));
+  // Whose features are dealt out to the ranks, to train on or to evaluate.
+  require_agreement(split == Split::train ? "the training data" : "the questions to evaluate", fingerprint(data.features));
   return data;
 }
 
 std::optional<fs::path> QaRun::named_checkpoint() const {
   if (!options_.resume_from_checkpoint || options_.resumes_from_last()) return std::nullopt;
-  const fs::path named = fs::path(*options_.resume_from_checkpoint).lexically_normal();
+  const fs::path named = *options_.resume_from_checkpoint;
   return named.has_filename() ? named : named.parent_path();
 }
 
@@ -274,7 +276,6 @@ void QaRun::train(const std::optional<fs::path>& checkpoint) {
   }
   require_agreement("the step to go on from (is the output directory the same on every host?)",
                     standing ? static_cast<uint64_t>(standing->global_step) : 0);
-  require_agreement("the training data", fingerprint(features));
   require_agreement("the weights to begin with (is the model, or the checkpoint, the same on every host?)",
                     optimizer_->fingerprint());
   if (options_.bf16 && native_bf16_) optimizer_->split_parameters();

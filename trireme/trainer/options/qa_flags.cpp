@@ -59,7 +59,8 @@ void job_flags(FlagTable& table, QaOptions& o) {
   table.flag("do_eval", &o.do_eval, "Answer --validation_file and print exact match and F1.");
   table.flag("do_predict", &o.do_predict, "Answer --test_file.");
   table.flag("output_dir", &o.output_dir, "Where the model, checkpoints, answers and results go.");
-  table.flag("overwrite_output_dir", &o.overwrite_output_dir, "Train into a directory that is not empty.");
+  table.flag("overwrite_output_dir", &o.overwrite_output_dir,
+             "Train into a directory that is not empty; checkpoints of an earlier run there, after where this one begins, are removed.");
   table.flag("resume_from_checkpoint", &o.resume_from_checkpoint,
              "Go on from this checkpoint; True: from the last one in --output_dir.");
 }

@@ -20,7 +20,7 @@ constexpr std::string_view kIntroduction =
     "Flags are run_qa.py's, with its defaults in brackets: --flag value or --flag=value. A boolean one\n"
     "needs no value (--do_train), or True or False. N is a whole number, X any number. The last counts.\n";
 
-// Names and paths, which may differ from host to host, and how much a rank says.
+// Names and paths, which may differ from host to host, what rank 0 alone acts on, how many threads tokenise, how much a rank says.
 constexpr const char* kOwnFlags[] = {"model_name_or_path",
                                      "config_name",
                                      "tokenizer_name",

@@ -100,8 +100,8 @@ std::string qa_help();
 // What run_qa.py and TrainingArguments check and complete once all flags are known: part of parse_qa().
 void check_and_complete(QaOptions& options);
 
-// Every flag that must be the same on all ranks, with what it has: all that act, but for names and paths, and for how much
-// a rank says.
+// Every flag that must be the same on all ranks, with what it has: all that act, but for names and paths, what rank 0
+// alone acts on, how many threads tokenise and how much a rank says.
 Json shared_flags(const QaOptions& options);
 
 // A number of steps: a value below 1 is a share of all, rounded up.
