@@ -1,5 +1,6 @@
 """Collectives between hosts: network namespaces with real TCP between them."""
 
+import re
 import time
 
 import pytest
@@ -80,3 +81,12 @@ def test_a_dead_interface_is_passed_over(tmp_path, make_cluster):
     arguments = ("--bytes", 65536, "--seconds", 0.5, "--check")
     with start(tmp_path, make_cluster(hosts=2, dead_interface=True), 2, *arguments) as ranks:
         assert ranks.wait(timeout_s=30) == [0, 0]
+
+
+def test_a_link_carries_both_directions_at_once(tmp_path, make_cluster):
+    """Two ranks that send in turn, each waiting for the other's answer, would get two thirds of it at best."""
+    seconds, size_bytes, mbit = 5, 4 << 20, 100
+    with start(tmp_path, make_cluster(hosts=2, mbit=mbit), 2, "--bytes", size_bytes, "--seconds", seconds) as ranks:
+        assert ranks.wait(timeout_s=60) == [0, 0]
+        operations = int(re.search(r"done: (\d+) operations", ranks.output(0))[1])
+        assert operations * size_bytes * 8 / 1e6 / seconds > 0.75 * mbit

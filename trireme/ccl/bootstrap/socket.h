@@ -45,10 +45,9 @@ bool has_unacknowledged(int fd);
 
 // What the connection is for decides how a silent cut is seen; either way it is seen after about `peer_timeout`, not before.
 //   light  short messages that the peer reads soon. Keepalive when idle, TCP_USER_TIMEOUT while bytes are unacknowledged.
-//   bulk   may fill the peer's window. TCP_USER_TIMEOUT would also end a connection whose peer is stopped but alive (the
-//   kernel counts the
-//          time the window stays closed), so only keepalive is set; a cut in mid-transfer must be seen on a light connection
-//          beside it.
+//   bulk   may fill the peer's window. TCP_USER_TIMEOUT would also end a connection whose peer is stopped but alive (the kernel counts
+//          the time the window stays closed), so only keepalive is set; a cut in mid-transfer must be seen on a light connection
+//          beside it. Little waits in the kernel unsent, so that a short message gets through between long ones.
 enum class Traffic { light, bulk };
 void tune_connection(int fd, std::chrono::milliseconds peer_timeout, Traffic traffic = Traffic::light);
 

@@ -25,7 +25,10 @@ void Link::queue(Lane& lane, const LinkFrame& frame, const std::byte* payload, T
   out.frame = frame;
   out.payload = payload;
   out.transfer = transfer;
-  lane.out.push_back(std::move(out));
+  // The bytes of large messages let all else pass: an answer behind them would keep the peer from sending at the same time.
+  bool passes = frame.kind != LinkFrame::data && frame.kind != LinkFrame::leave;
+  auto waits = [](const Out& queued) { return queued.frame.kind == LinkFrame::data && queued.sent == 0; };
+  lane.out.insert(passes ? std::find_if(lane.out.begin(), lane.out.end(), waits) : lane.out.end(), out);
   try {
     flush(lane);
   } catch (const IoError&) {

@@ -40,7 +40,7 @@ struct LinkFrame {
 static_assert(std::endian::native == std::endian::little && std::is_trivially_copyable_v<LinkFrame> && sizeof(LinkFrame) == 88);
 
 inline constexpr uint64_t kMaxEagerBytes = 1 << 20;
-inline constexpr uint64_t kMaxDataFrameBytes = 1 << 20;
+inline constexpr uint64_t kMaxDataFrameBytes = 256 << 10;  // short frames pass between two of these
 
 // Throws wire::Malformed for a kind, a length or a field that no rank of ours sends. Allocates nothing.
 void check_frame(const LinkFrame& frame);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -202,6 +203,29 @@ TEST_P(MessengerTest, RanksThatAgreeMayCallOut) {
   run();
   EXPECT_TRUE(receive.done);
   EXPECT_EQ(room, data);
+}
+
+// Each of two ranks has much for the other. If the one's answer stood behind its own data, the other could send only after it.
+TEST_P(MessengerTest, AnswersPassWaitingData) {
+  std::vector<uint8_t> data = pattern(4 * kMaxDataFrameBytes, 1), back = pattern(kEager + 1, 2), room(data.size()), room_back(back.size());
+  Transfer send = message(1, 5, data), receive = message(0, 5, room);
+  Transfer send_back = message(0, 6, back), receive_back = message(1, 6, room_back);
+  a_.receive(receive_back);
+  b_.receive(receive);
+  a_.send(send);
+  b_.progress();  // accepts
+  ways_[0] = Way::full;
+  a_.progress();  // has data to send, and cannot
+  b_.send(send_back);
+  a_.progress();  // accepts
+  ASSERT_TRUE(pipes_[0].empty());
+  ways_[0] = Way::open;
+  a_.progress();
+  ASSERT_GT(pipes_[0].size(), sizeof(LinkFrame));
+  EXPECT_EQ(pipes_[0][offsetof(LinkFrame, kind)], LinkFrame::accept);
+  run();
+  EXPECT_EQ(room, data);
+  EXPECT_EQ(room_back, back);
 }
 
 TEST_P(MessengerTest, APeerThatLeftIsMissedOnlyWhereItIsNeeded) {
