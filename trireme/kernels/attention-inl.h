@@ -91,17 +91,23 @@ TRIREME_INLINE float exp_row(float* scores, const Rows& rows, int64_t query, int
   return sum(total);
 }
 
-// Rows of the head that is next, on their way into the cache: they lie far apart, so the hardware does not see them coming.
+// The rows of heads first to last of tokens begin to end, from one layout to another. Token by token: where a token's heads lie in one page it
+// is visited once for all of them.
 template <class T>
-TRIREME_INLINE void prefetch_rows(Heads<T> heads, int64_t token, int64_t head, int64_t rows, int64_t size) {
-  const int64_t line = 64 / static_cast<int64_t>(sizeof(T));
-  for (int64_t m = 0; m < rows; ++m)
-    for (int64_t n = 0; n < size; n += line) __builtin_prefetch(heads.at(token + m, head) + n, !std::is_const_v<T>, 2);
+void move_heads(Heads<const T> from, Heads<T> to, int64_t begin, int64_t end, int64_t first, int64_t last, int64_t size) {
+  const int64_t bytes = size * static_cast<int64_t>(sizeof(T)), whole = bytes / 64 * 64;
+  for (int64_t token = begin; token < end; ++token) {
+    for (int64_t head = first; head < last; ++head) {
+      auto source = reinterpret_cast<const char*>(from.at(token, head));
+      auto place = reinterpret_cast<char*>(to.at(token, head));
+      for (int64_t at = 0; at < whole; at += 64) __builtin_memcpy(place + at, source + at, 64);
+      if (whole < bytes) __builtin_memcpy(place + whole, source + whole, bytes - whole);
+    }
+  }
 }
 
-// `next` is the key head that this thread takes next in the same sequence, or -1.
 template <class T>
-void attend(const AttentionShape& shape, int64_t sequence, int64_t kv_head, int64_t next, Heads<const T> q, Heads<const T> k,
+void attend(const AttentionShape& shape, int64_t sequence, int64_t kv_head, Heads<const T> q, Heads<const T> k,
             Heads<const T> v, Heads<T> out, float* log_sum_exp, float* workspace) {
   const int64_t begin = shape.cu_seqlens[sequence], length = shape.cu_seqlens[sequence + 1] - begin;
   const int64_t size = shape.head_size, depth = whole_vectors(size), keys = whole_vectors(length);
@@ -121,11 +127,6 @@ void attend(const AttentionShape& shape, int64_t sequence, int64_t kv_head, int6
     for (int64_t query = 0; query < length; query += kQueryRows) {
       const int64_t count = length - query < kQueryRows ? length - query : kQueryRows;
       const int64_t seen = rows.visible(query + count - 1);
-      if (next >= 0 && head == kv_head * group) {
-        for (Heads<const T> each : {k, v}) prefetch_rows(each, begin + query, next, count, size);
-        prefetch_rows(q, begin + query, next * group, count, size);
-        prefetch_rows(out, begin + query, next * group, count, size);
-      }
       pack_rows(q.at(begin + query, head), q.token_stride, count, size, shape.q_bias + head * size, shape.scale, q_rows,
                 depth);
       gemm_panels(count, whole_vectors(seen), keys, size, {q_rows, depth, 1}, k_panels, scores, keys);
@@ -213,10 +214,9 @@ void unpack_rows(const float* from, int64_t stride, int64_t rows, int64_t column
 // bias_sums has [heads + 2 kv_heads, head_size] elements for this sequence, zeros at first; a task adds to those of its
 // heads.
 template <class T>
-void attend_backward(const AttentionShape& shape, int64_t sequence, int64_t kv_head, int64_t next, Heads<const T> q,
-                     Heads<const T> k, Heads<const T> v, Heads<const T> out, const float* log_sum_exp,
-                     Heads<const T> out_gradient, const AttentionGradients<T>& gradients, float* bias_sums,
-                     float* workspace) {
+void attend_backward(const AttentionShape& shape, int64_t sequence, int64_t kv_head, Heads<const T> q, Heads<const T> k,
+                     Heads<const T> v, Heads<const T> out, const float* log_sum_exp, Heads<const T> out_gradient,
+                     const AttentionGradients<T>& gradients, float* bias_sums, float* workspace) {
   const int64_t begin = shape.cu_seqlens[sequence], length = shape.cu_seqlens[sequence + 1] - begin;
   const int64_t size = shape.head_size, depth = whole_vectors(size), keys = whole_vectors(length);
   Arena arena{workspace};
@@ -243,12 +243,6 @@ void attend_backward(const AttentionShape& shape, int64_t sequence, int64_t kv_h
     for (int64_t query = 0; query < length; query += kQueryRows) {
       const int64_t count = length - query < kQueryRows ? length - query : kQueryRows, token = begin + query;
       const int64_t seen = rows.visible(query + count - 1);
-      if (next >= 0 && head == kv_head * group) {
-        for (Heads<const T> each : {k, v}) prefetch_rows(each, token, next, count, size);
-        for (Heads<const T> each : {q, out, out_gradient}) prefetch_rows(each, token, next * group, count, size);
-        for (Heads<T> each : {gradients.k, gradients.v}) prefetch_rows(each, token, next, count, size);
-        prefetch_rows(gradients.q, token, next * group, count, size);
-      }
       pack_rows(q.at(token, head), q.token_stride, count, size, shape.q_bias + head * size, shape.scale, q_rows, depth);
       copy_rows(out_gradient.at(token, head), out_gradient.token_stride, count, size, o_gradient, depth);
       gemm_panels(count, whole_vectors(seen), keys, size, {q_rows, depth, 1}, k_panels, scores, keys);

@@ -168,6 +168,18 @@ TEST_P(AttentionTest, SharedKeyHeads) {
   expect_matches_reference({{40, 9}, 4, 1, 48}, "one key head");
 }
 
+// One thread takes two key heads of a sequence in a turn, and one in the last: their rows are copied side by side.
+TEST_P(AttentionTest, SeveralHeadsInATurn) {
+  const int before = omp_get_max_threads();
+  omp_set_num_threads(1);
+  for (int64_t size : {7, 32, 40}) {
+    Call<float> call({70, 3, 140, 33}, 10, 5, size);
+    call.shape.dropout = make_dropout(0.1, 3);
+    expect_matches_reference(call, str("head size ", size));
+  }
+  omp_set_num_threads(before);
+}
+
 TEST_P(AttentionTest, Bias) {
   const int64_t longest = 70, heads = 2;
   std::vector<float> bias = normal(2 * heads * longest * longest, 5);
