@@ -211,7 +211,7 @@ def measure(runs: Runs, arguments: argparse.Namespace) -> dict[str, dict]:
 
 def points_of(name: str, measured: dict, arguments: argparse.Namespace, collectives: dict) -> tuple[Machine, list[dict]]:
     """Every measured case of several ranks, beside what the model says of it."""
-    machine = machine_from(name, measured[f"alone, batch {SMALL_BATCH}"], measured[f"alone, batch {BATCH}"], collectives)
+    fitted = machine_from(name, measured[f"alone, batch {SMALL_BATCH}"], measured[f"alone, batch {BATCH}"], collectives)
     places = [(f"{ranks} ranks", 1, ranks, None) for ranks in arguments.ranks]
     places += [(f"2 hosts, {mbit:g} Mb/s", 2, 1, mbit) for mbit in arguments.mbit]
     one = measured.get("1 ranks")
@@ -221,7 +221,7 @@ def points_of(name: str, measured: dict, arguments: argparse.Namespace, collecti
             continue
         of, total = measured[case], hosts * ranks
         crowd = max(1.0, total / len(cores()))
-        crowded = Machine(**{**vars(machine), "ranks_per_core": crowd})
+        crowded = Machine(**{**vars(fitted), "ranks_per_core": crowd})
         network = None if hosts == 1 else network_from(collectives, link(mbit))
         predicted = step(ENCODERS[name], BATCH, of["tokens_per_sample"], hosts, ranks, crowded, network).seconds
         point = dict(model=name, hosts=hosts, ranks_per_host=ranks, mbit=mbit, **of, samples_per_second=total * BATCH / of["step_seconds"])
@@ -229,7 +229,7 @@ def points_of(name: str, measured: dict, arguments: argparse.Namespace, collecti
         if one:
             point["efficiency"] = point["samples_per_second"] / (min(total, len(cores())) * BATCH / one["step_seconds"])
         points.append(point)
-    return machine, points
+    return fitted, points
 
 
 # The guides' hosts: two sockets, a process for each. A core computes as fast as one here, all cores of a rank as fast as their number says: what is
