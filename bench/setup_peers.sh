@@ -15,7 +15,8 @@ as_root() {
 }
 
 install_mpich() {
-  command -v "$mpicxx" >/dev/null && return
+  # Debian's mpich brings the wrapper, libmpich-dev the headers.
+  echo '#include <mpi.h>' | "$mpicxx" -E -x c++ - >/dev/null 2>&1 && return
   as_root apt-get update
   as_root apt-get install -y --no-install-recommends mpich libmpich-dev libhwloc-dev
 }
