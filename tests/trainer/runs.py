@@ -4,9 +4,12 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -61,6 +64,41 @@ def run_unlike(flags: list, *each, **environment) -> subprocess.CompletedProcess
     return subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
 
 
+class Started:
+    """A run whose output can be waited for. `with` ends what is left of it."""
+
+    def __init__(self, ranks: int, *flags, log: pathlib.Path):
+        self._log = log
+        with open(log, "wb") as output:
+            self.process = subprocess.Popen(command(ranks, *flags), stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception) -> None:
+        for pid in [*self.ranks(), self.process.pid]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+    def ranks(self) -> list[int]:
+        return ranks_of(self.process.pid)
+
+    def output(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def wait_for(self, pattern: str, timeout_s: float = 60) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not re.search(pattern, self.output(), re.MULTILINE):
+            assert time.monotonic() < deadline and self.process.poll() is None, f"no '{pattern}'\n{self.output()}"
+            time.sleep(0.005)
+
+    def end(self) -> tuple[int, float]:
+        """The exit code, and after how long."""
+        start = time.monotonic()
+        return self.process.wait(timeout=60), time.monotonic() - start
+
+
 def ranks_of(launcher: int) -> list[int]:
     """The processes of the program that this one has started, or its own, by rank. An mpirun gives each rank a session of its own."""
     parents, ranks = {}, {}
@@ -94,3 +132,11 @@ def python(code: str, *arguments) -> str:
     done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def weights(folder: pathlib.Path) -> dict:
+    return pytest.importorskip("safetensors.torch").load_file(folder / "model.safetensors")
+
+
+def same_weights(a: pathlib.Path, b: pathlib.Path) -> bool:
+    return (a / "model.safetensors").read_bytes() == (b / "model.safetensors").read_bytes()

@@ -4,72 +4,17 @@ import contextlib
 import os
 import pathlib
 import random
-import re
 import signal
-import subprocess
 import time
 
 import pytest
 
-from .runs import command, json_of, needs_program, questions, ranks_of, run, tiny_model
+from .runs import Started, json_of, needs_program, questions, run
 
 pytestmark = needs_program
 
 BOUND_S = 20
 FOREVER = ["--num_train_epochs", 100000, "--logging_steps", 1]
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return tiny_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return questions(tmp_path_factory.mktemp("data"))
-
-
-@pytest.fixture
-def flags(model, data, tmp_path):
-    return [
-        "--model_name_or_path", model, *data, "--do_train", "--per_device_train_batch_size", 4, "--num_train_epochs", 2, "--learning_rate", 1e-3,
-        "--logging_steps", 4, "--save_strategy", "no", "--report_to", "none", "--output_dir", tmp_path / "out",
-    ]  # fmt: skip
-
-
-class Started:
-    """A run whose output can be waited for. `with` ends what is left of it."""
-
-    def __init__(self, ranks: int, *flags, log: pathlib.Path):
-        self._log = log
-        with open(log, "wb") as output:
-            self.process = subprocess.Popen(command(ranks, *flags), stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception) -> None:
-        for pid in [*self.ranks(), self.process.pid]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self.process.wait()
-
-    def ranks(self) -> list[int]:
-        return ranks_of(self.process.pid)
-
-    def output(self) -> str:
-        return self._log.read_text(errors="replace")
-
-    def wait_for(self, pattern: str, timeout_s: float = 60) -> None:
-        deadline = time.monotonic() + timeout_s
-        while not re.search(pattern, self.output(), re.MULTILINE):
-            assert time.monotonic() < deadline and self.process.poll() is None, f"no '{pattern}'\n{self.output()}"
-            time.sleep(0.005)
-
-    def end(self) -> tuple[int, float]:
-        """The exit code, and after how long."""
-        start = time.monotonic()
-        return self.process.wait(timeout=60), time.monotonic() - start
 
 
 def saved_step(out: pathlib.Path) -> int:
@@ -142,9 +87,9 @@ def test_a_file_that_was_being_written_is_no_hindrance(flags, tmp_path):
     """Killed while it wrote the file that says that the folder is its own."""
     out = pathlib.Path(flags[list(flags).index("--output_dir") + 1])
     out.mkdir(parents=True, exist_ok=True)
-    (out / ".unfinished.4711.partial").write_text("trireme qa tr")
+    (out / ".trireme-4711-.unfinished.partial").write_text("trireme qa tr")
     run(0, *flags)
-    assert not list(out.glob("*.partial"))
+    assert not list(out.glob(".trireme-*"))
 
 
 @pytest.mark.parametrize("when", ["while it trains", "at the end"])

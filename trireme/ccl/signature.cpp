@@ -1,15 +1,10 @@
 #include "trireme/ccl/signature.h"
 
 #include "trireme/base/error.h"
+#include "trireme/base/fnv.h"
 
 namespace trireme::ccl {
 namespace {
-
-// FNV-1a over the counts: equal vectors hash equal on every rank.
-uint64_t hash_counts(uint64_t hash, uint64_t count) {
-  for (int byte = 0; byte < 8; ++byte) hash = (hash ^ ((count >> (8 * byte)) & 0xff)) * 0x100000001b3;
-  return hash;
-}
 
 bool reduces(OpKind kind) {
   return kind == OpKind::allreduce || kind == OpKind::reduce || kind == OpKind::reduce_scatter;
@@ -23,15 +18,15 @@ Signature signature_of(const Operation& op) {
   signature.type = static_cast<uint8_t>(op.type);
   signature.root = op.root;
   if (reduces(op.kind)) signature.reduction = static_cast<uint8_t>(op.reduction);
-  uint64_t hash = 0xcbf29ce484222325;
+  Fnv counts;
   switch (op.kind) {
     case OpKind::reduce_scatter:
-      for (size_t count : op.recv_counts) hash = hash_counts(hash, count);
-      signature.counts_hash = hash;
+      for (size_t count : op.recv_counts) counts.mix(count);
+      signature.counts_hash = counts.value();
       break;
     case OpKind::allgather:  // each rank contributes its own count, all know the whole list
-      for (const Block& block : op.recv_blocks) hash = hash_counts(hash, block.bytes);
-      signature.counts_hash = hash;
+      for (const Block& block : op.recv_blocks) counts.mix(block.bytes);
+      signature.counts_hash = counts.value();
       break;
     case OpKind::alltoall:  // counts are pairwise, and only the root knows those of gather and scatter: checked at the data
     case OpKind::gather:

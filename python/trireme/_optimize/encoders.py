@@ -107,7 +107,7 @@ def _run_layers(model: nn.Module, family: Family, x: torch.Tensor, packing: Pack
 # ---- A model ----
 
 
-def _is_usual(model: nn.Module, family: Family, given: dict[str, Any]) -> bool:
+def _is_usual(model: nn.Module, given: dict[str, Any]) -> bool:
     """Whether a call asks for nothing but what the packed way gives."""
     if any(value is not None and value is not False for name, value in given.items() if name not in TAKEN):
         return False
@@ -135,7 +135,7 @@ def why_padded(model: nn.Module, family: Family, mask: torch.Tensor | None = Non
 
 def _packing(model: nn.Module, family: Family, given: dict[str, Any]) -> Packing | None:
     """How a call's tokens are packed; None: transformers' own code takes it."""
-    if not _is_usual(model, family, given):
+    if not _is_usual(model, given):
         return None
     packing = packing_of(given["input_ids"].shape, given.get("attention_mask"))
     if packing is not None and (reason := why_padded(model, family, given.get("attention_mask"))):

@@ -11,6 +11,7 @@
 
 #include "trireme/base/deadline.h"
 #include "trireme/base/error.h"
+#include "trireme/base/fnv.h"
 #include "trireme/base/log.h"
 #include "trireme/torch_ext/ops/block_cache.h"
 #include "trireme/trainer/app/commands.h"
@@ -260,6 +261,10 @@ void QaRun::load_model(bool resumes) {
   const LoadedWeights loaded = load_weights(*model_, model_dir, static_cast<uint64_t>(options_.seed));
   if (!loaded.new_ones.empty())
     say("the head for question answering is new: this model needs to be trained before it answers well");
+  if (options_.do_train) return;  // with the moments, once those are known
+  std::vector<at::Tensor> weights;
+  for (const Parameter& each : model_->parameters()) weights.push_back(each.value.detach());
+  require_agreement("the weights (is the model the same on every host?)", fingerprint(weights));
 }
 
 void QaRun::train(const std::optional<fs::path>& checkpoint) {
@@ -356,7 +361,10 @@ void QaRun::require_same_flags() const {
   const Json flags = shared_flags(options_);
   for (const auto& [name, value] : flags.items()) {
     names.push_back(name);
-    hashes.push_back(static_cast<int64_t>(std::hash<std::string>()(value.dump())));
+    const std::string text = value.dump();
+    Fnv hash;
+    hash.mix(text.data(), text.size());
+    hashes.push_back(static_cast<int64_t>(hash.value()));
   }
   const at::Tensor all = world_.gather(at::tensor(hashes, at::kLong));
   for (int rank = 1; rank < world_.size(); ++rank)

@@ -48,7 +48,7 @@ void sync_folder(const std::filesystem::path& folder) {
 
 NewFile::NewFile(std::filesystem::path path)
     : path_(std::move(path)),
-      partial_(path_.string() + str(".", ::getpid(), ".partial")),
+      partial_(folder_of(path_) / str(".trireme-", ::getpid(), "-", path_.filename().string(), ".partial")),
       fd_(::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
   if (!fd_) throw IoError(write_failure(path_, errno));
   gathered_.reserve(kGatherBytes);

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "trireme/base/error.h"
+#include "trireme/base/fnv.h"
 #include "trireme/trainer/squad/python_text.h"
 
 namespace trireme::trainer {
@@ -168,20 +169,18 @@ std::vector<int32_t> type_ids(const Feature& feature, const PairTemplate& pair) 
   return types;
 }
 
-// FNV-1a, of values instead of bytes.
 uint64_t fingerprint(const std::vector<Feature>& features) {
-  uint64_t hash = 0xcbf29ce484222325;
-  const auto mix = [&](uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
+  Fnv hash;
   for (const Feature& feature : features) {
-    mix(feature.example);
-    mix(feature.ids.size());
-    for (const int32_t id : feature.ids) mix(static_cast<uint32_t>(id));
-    mix(feature.context_begin);
-    mix(feature.context_end);
-    mix(static_cast<uint32_t>(feature.start_position));
-    mix(static_cast<uint32_t>(feature.end_position));
+    hash.mix(feature.example);
+    hash.mix(feature.ids.size());
+    for (const int32_t id : feature.ids) hash.mix(static_cast<uint32_t>(id));
+    hash.mix(feature.context_begin);
+    hash.mix(feature.context_end);
+    hash.mix(static_cast<uint32_t>(feature.start_position));
+    hash.mix(static_cast<uint32_t>(feature.end_position));
   }
-  return hash;
+  return hash.value();
 }
 
 }  // namespace trireme::trainer

@@ -6,9 +6,9 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "trireme/base/error.h"
+#include "trireme/base/fnv.h"
 #include "trireme/torch_ext/ops/bf16.h"
 #include "trireme/torch_ext/ops/optimizers.h"
 
@@ -26,19 +26,16 @@ std::vector<at::Tensor> chosen(const std::vector<at::Tensor>& from, const std::v
   return result;
 }
 
-// FNV-1a of eight bytes at a time, folded: some GB a second.
-void mix(uint64_t& hash, const at::Tensor& tensor) {
-  const at::Tensor flat = tensor.contiguous();
-  const auto* data = static_cast<const char*>(flat.const_data_ptr());
-  for (size_t at = 0, bytes = flat.nbytes(); at < bytes; at += sizeof(uint64_t)) {
-    uint64_t word = 0;
-    std::memcpy(&word, data + at, std::min(sizeof word, bytes - at));
-    hash = (hash ^ word) * 0x100000001b3;
-    hash ^= hash >> 32;
-  }
-}
-
 }  // namespace
+
+uint64_t fingerprint(const std::vector<at::Tensor>& tensors) {
+  Fnv hash;
+  for (const at::Tensor& each : tensors) {
+    const at::Tensor flat = each.contiguous();
+    hash.mix(flat.const_data_ptr(), flat.nbytes());
+  }
+  return hash.value();
+}
 
 AdamW::AdamW(std::vector<Parameter>& parameters, const AdamWOptions& options) : parameters_(parameters), options_(options) {
   for (const Parameter& each : parameters) {
@@ -62,13 +59,13 @@ at::Tensor AdamW::weight(size_t parameter) const {
 }
 
 uint64_t AdamW::fingerprint() const {
-  uint64_t hash = 0xcbf29ce484222325;
+  std::vector<at::Tensor> tensors;
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    mix(hash, weight(i));
+    tensors.push_back(weight(i));
     if (steps_[i].item<float>() == 0) continue;
-    for (const auto* moments : {&exp_avgs_, &exp_avg_sqs_, &steps_}) mix(hash, (*moments)[i]);
+    for (const auto* moments : {&exp_avgs_, &exp_avg_sqs_, &steps_}) tensors.push_back((*moments)[i]);
   }
-  return hash;
+  return trainer::fingerprint(tensors);
 }
 
 void AdamW::step(const std::vector<at::Tensor>& gradients, double learning_rate, double gradient_scale) {

@@ -29,8 +29,7 @@ class AdamW {
   // A parameter's weight in fp32: a copy where it is held in halves.
   at::Tensor weight(size_t parameter) const;
 
-  // Of the weights, before they are split, and of the moments once there are any: ranks that have the same number begin with
-  // the same.
+  // Of the weights, before they are split, and of the moments once there are any.
   uint64_t fingerprint() const;
 
   // As torch.optim.AdamW's state_dict() has it, for the groups that transformers makes: HF's Trainer loads it, and we load
@@ -45,5 +44,8 @@ class AdamW {
   AdamWOptions options_;
   std::vector<at::Tensor> exp_avgs_, exp_avg_sqs_, steps_, lower_halves_;
 };
+
+// Ranks that have the same number have the same bits.
+uint64_t fingerprint(const std::vector<at::Tensor>& tensors);
 
 }  // namespace trireme::trainer

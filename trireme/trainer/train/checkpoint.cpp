@@ -136,13 +136,9 @@ std::vector<std::pair<int64_t, fs::path>> checkpoints_in(const fs::path& output_
 }
 
 // By name, so that nothing else is ever taken for it: checkpoints in the making or being removed, check_writable()'s probe,
-// and what a NewFile leaves of the files that a run writes.
+// and what a NewFile leaves.
 bool is_remains(const fs::path& entry) {
-  static const std::regex ours(
-      R"(\.partial-((old-)?checkpoint|probe)-\d+)"
-      R"(|(\.unfinished|\.partial-probe-\d+|model\.safetensors|config\.json|trainer_state\.json|(train|eval|predict|all)_results\.json)"
-      R"(|(eval|predict)_((nbest_)?predictions|null_odds)\.json)"
-      R"(|tokenizer\.json|tokenizer_config\.json|special_tokens_map\.json|added_tokens\.json|vocab\.(txt|json)|merges\.txt)\.\d+\.partial)");
+  static const std::regex ours(R"(\.partial-((old-)?checkpoint|probe)-\d+|\.trireme-\d+-.+\.partial)");
   return std::regex_match(entry.filename().string(), ours);
 }
 
