@@ -153,9 +153,10 @@ def _end(process: subprocess.Popen) -> None:
 def all_libraries(build: Path, peers: Path) -> dict[str, Library]:
     ours = build / "bench" / "bench_collectives"
     intel = {
+        "PATH": f"{peers}/bin:{os.environ['PATH']}",  # its mpirun takes the first mpiexec.hydra, which may be MPICH's
         "LD_LIBRARY_PATH": f"{peers}/lib:{peers}/lib/libfabric",
         "I_MPI_ROOT": str(peers),
-        "FI_PROVIDER_PATH": f"{peers}/lib/libfabric/prov",
+        "FI_PROVIDER_PATH": str(next(peers.glob("lib/**/libtcp-fi.so"), peers).parent),  # releases put it in different folders
         "CCL_ROOT": str(peers),
         # The algorithm it would choose hangs on unequal shares from 1 MiB up.
         "CCL_ALLTOALLV": "direct:0-262144;naive:262145-max",

@@ -31,7 +31,7 @@ Task allgather_in_host(OpContext& run) {
   co_await run.all_reached(kEntered);
   run.check_records();
   const Block& mine = block_of(run, run.rank());
-  if (run.all_reachable()) {
+  if (run.begin_way() == Way::direct) {
     for (size_t offset = 0; offset < mine.bytes; offset += kTile) {
       size_t bytes = std::min(kTile, mine.bytes - offset);
       copy_own(static_cast<std::byte*>(mine.data) + offset, input(run) + offset, bytes, mine.bytes);
@@ -42,12 +42,10 @@ Task allgather_in_host(OpContext& run) {
     }
     run.reach(kDone);
     co_await run.all_reached(kDone);
-    co_return;
+  } else {
+    co_await share_parts_staged(run, input(run), run.op.recv_blocks, kFirstChunk);
   }
-  co_await share_parts_staged(run, input(run), run.op.recv_blocks, kFirstChunk);
-  uint64_t last = kFirstChunk + chunks_of(run, largest_block(run), 1) + 1;
-  run.reach(last);
-  co_await run.all_reached(last);
+  run.end_way();
 }
 
 // Between hosts: rank r's block goes to the rank numbered local(r) mod n of every other host.
@@ -89,7 +87,7 @@ Task allgather_hierarchical(OpContext& run) {
     for (int peer = 0; peer < run.local_size(); ++peer) parts.push_back(block_of(run, run.node().global_rank(peer)));
     co_await share_parts_staged(run, input(run), parts, kFirstChunk);
   }
-  uint64_t step = kFirstChunk + chunks_of(run, largest_block(run), 1) + 1;
+  uint64_t step = kFirstChunk + steps_through_slots(run, largest_block(run));
   co_await exchange_between_hosts(run);
   run.reach(step);
   co_await run.all_reached(step);
@@ -100,10 +98,8 @@ Task allgather_hierarchical(OpContext& run) {
     if (!direct) {
       std::vector<Block> parts(static_cast<size_t>(run.local_size()));
       parts[holder] = block;
-      co_await share_parts_staged(run, static_cast<std::byte*>(block.data), parts, step + 1);
-      step += chunks_of(run, block.bytes, 1) + 2;
-      run.reach(step);
-      co_await run.all_reached(step);
+      co_await share_parts_staged(run, static_cast<std::byte*>(block.data), parts, step);
+      step += steps_through_slots(run, block.bytes);
     } else if (holder != run.local()) {
       run.memory().read(holder, run.block_view(holder, rank), 0, block.data, block.bytes);
     }

@@ -8,9 +8,6 @@
 namespace trireme::ccl {
 namespace {
 
-// Two buffers and the slots no longer fit a core's cache together.
-constexpr size_t kStagedStreamingBytes = 1 << 20;
-
 std::byte* output(OpContext& run) { return static_cast<std::byte*>(run.op.recv_buffer); }
 const std::byte* input(OpContext& run) { return static_cast<const std::byte*>(run.op.send_buffer); }
 
@@ -29,37 +26,21 @@ Task allreduce(OpContext& run) {
   return run.bytes() > kInlineBytes ? allreduce_hierarchical(run) : allreduce_leaders(run);
 }
 
-// Four slots let a rank copy ahead while the other still reads. After announcing v chunks a rank has reduced all but the last two of them,
-// so chunk c may be written when the peer has announced c - kSlots + 2.
+// Two ranks: everybody gets all of the other's input.
 Task allreduce_whole_staged(OpContext& run) {
-  constexpr size_t kSlots = 4;
-  const Segment& segment = run.node().segment();
   Reducer reducer = run.reducer();
-  size_t slot_bytes = segment.staging_bytes() / kSlots / kCacheLine * kCacheLine;
   size_t total = run.bytes();
-  size_t chunks = (total + slot_bytes - 1) / slot_bytes;
   int peer = 1 - run.local();
   bool streaming = total >= kStagedStreamingBytes && run.op.send_buffer != run.op.recv_buffer;
-  // Each operation begins in another slot: lines that were used a while ago change hands twice as fast as those just read.
-  auto slot = [&](int rank, size_t chunk) { return segment.staging(rank) + (run.number + chunk) % kSlots * slot_bytes; };
-  auto bytes_of = [&](size_t chunk) { return std::min(slot_bytes, total - chunk * slot_bytes); };
-  auto announced = [&](size_t count) { return kFirstChunk + count; };
-  for (size_t chunk = 0; chunk <= chunks; ++chunk) {
-    if (chunk < chunks) {
-      if (chunk + 2 > kSlots) co_await run.reached(peer, announced(chunk + 2 - kSlots));
-      std::memcpy(slot(run.local(), chunk), input(run) + chunk * slot_bytes, bytes_of(chunk));
-      run.reach(announced(chunk + 1));
-    }
-    if (chunk == 0) continue;
-    size_t ready = chunk - 1;
-    co_await run.reached(peer, announced(ready + 1));
-    const void* sources[2];
-    sources[run.local()] = input(run) + ready * slot_bytes;
-    sources[peer] = slot(peer, ready);
-    reducer.reduce(sources, output(run) + ready * slot_bytes, bytes_of(ready) / run.element_bytes(), Stage::whole, streaming);
-  }
-  run.reach(announced(chunks + 1));
-  co_await run.all_reached(announced(chunks + 1));
+  co_await through_slots(
+      run, -1, total, 1, kFirstChunk,
+      [&](std::byte* slot, size_t offset, size_t room) { copy_to_slot(run, slot, input(run) + offset, std::min(room, total - offset)); },
+      [&](auto slot_of, size_t offset, size_t room) {
+        const void* sources[2];
+        sources[run.local()] = input(run) + offset;
+        sources[peer] = slot_of(peer);
+        reducer.reduce(sources, output(run) + offset, std::min(room, total - offset) / run.element_bytes(), Stage::whole, streaming);
+      });
 }
 
 Task allreduce_hierarchical(OpContext& run) {
@@ -71,17 +52,16 @@ Task allreduce_hierarchical(OpContext& run) {
   run.check_records();
   bool direct = run.all_reachable();
   if (topology.one_host()) {
-    // With four buffers far beyond the caches, two ranks gain more from slots that stay in them than from one copy less.
-    bool large = run.bytes() >= kFarBeyondCaches && !run.any_in_place() && !run.any_mapped();
-    bool through_slots = run.size() == 2 && (!direct || large);
-    if (through_slots) {
-      co_await allreduce_whole_staged(run);
-      co_return;
-    }
+    direct = run.begin_way() == Way::direct;
     if (direct) {
       reduce_and_hand_out(run, run.reducer(), part_of(run.op.count, run.element_bytes(), run.size(), run.rank()));
       run.reach(kDone);
       co_await run.all_reached(kDone);
+    } else if (run.size() == 2) {
+      co_await allreduce_whole_staged(run);
+    }
+    if (direct || run.size() == 2) {
+      run.end_way();
       co_return;
     }
   }
@@ -110,7 +90,7 @@ Task allreduce_hierarchical(OpContext& run) {
     reduce_range_directly(run, reducer, mine, partial, stage);
   } else {
     co_await reduce_ranges_staged(run, reducer, parts, partial, stage, next_step);
-    next_step += chunks_of(run, parts[0].count() * element + kCacheLine, parts.size()) + 1;
+    next_step += steps_through_slots(run, parts[0].count() * element + kCacheLine, parts.size());
   }
   run.reach(direct ? kReduced : next_step);
 
@@ -124,10 +104,8 @@ Task allreduce_hierarchical(OpContext& run) {
     co_await run.all_reached(next_step);
     std::vector<Block> blocks;
     for (const Range& part : parts) blocks.push_back({output(run) + part.begin * element, part.count() * element});
-    co_await share_parts_staged(run, output(run) + mine.begin * element, blocks, next_step + 1);
-    next_step += chunks_of(run, parts[0].count() * element + kCacheLine, 1) + 2;
-    run.reach(next_step);
-    co_await run.all_reached(next_step);
+    co_await share_parts_staged(run, output(run) + mine.begin * element, blocks, next_step);
+    run.end_way();
     co_return;
   }
   run.reach(kPartReady);

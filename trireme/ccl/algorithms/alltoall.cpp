@@ -27,18 +27,18 @@ bool in_place(const Operation& op) {
 // A round of swaps may take this many chunks: rounds of all ranks of a host must fit into an operation's steps.
 constexpr uint64_t kChunksPerRound = 60'000;
 static_assert(kFirstChunk + kMaxLocalRanks * kChunksPerRound < uint64_t{1} << kStepBits);
-constexpr size_t kSwapSlots = 4;
 
-size_t swap_slot_bytes(OpContext& run) { return run.node().segment().staging_bytes() / kSwapSlots / kCacheLine * kCacheLine; }
-
-// Every block is received where it is sent from.
-bool can_swap(OpContext& run) {
+// Every block is received where it is sent from, or none where another lies.
+Placement placement_of(OpContext& run) {
+  bool same = true, small = true;
   for (size_t rank = 0; rank < run.op.send_blocks.size(); ++rank) {
     const Block& in = run.op.send_blocks[rank];
     const Block& out = run.op.recv_blocks[rank];
-    if (in.data != out.data || in.bytes != out.bytes || in.bytes / swap_slot_bytes(run) + 2 > kChunksPerRound) return false;
+    same = same && in.data == out.data && in.bytes == out.bytes;
+    small = small && steps_through_slots(run, std::max(in.bytes, out.bytes)) < kChunksPerRound;
   }
-  return true;
+  if (same && small) return Placement::same;
+  return small && !in_place(run.op) ? Placement::apart : Placement::mixed;
 }
 
 // Where this rank's receives go first: to a copy, when they would overwrite what others still have to read.
@@ -72,7 +72,7 @@ size_t inline_bytes(const std::vector<Block>& blocks) {
 void announce_blocks(OpContext& run) {
   const std::vector<Block>& blocks = run.op.send_blocks;
   if (inline_bytes(blocks) > kInlineBytes) {
-    run.announce({}, {}, blocks, can_swap(run));
+    run.announce({}, {}, blocks, placement_of(run));
     return;
   }
   std::byte packed[kInlineBytes];
@@ -118,36 +118,25 @@ bool chose_messages(OpContext& run) {
   return algorithm == Algorithm::flat || algorithm == Algorithm::ring;
 }
 
-// Two ranks exchange the contents of their blocks for each other, through slots: as allreduce_whole_staged, with a copy for a sum.
-Task swap_with(OpContext& run, int peer, const Block& block, uint64_t first) {
-  const Segment& segment = run.node().segment();
-  size_t slot_bytes = swap_slot_bytes(run);
-  size_t chunks = (block.bytes + slot_bytes - 1) / slot_bytes;
-  auto data = static_cast<std::byte*>(block.data);
-  auto slot = [&](int rank, size_t chunk) { return segment.staging(rank) + (run.number + chunk) % kSwapSlots * slot_bytes; };
-  auto bytes_of = [&](size_t chunk) { return std::min(slot_bytes, block.bytes - chunk * slot_bytes); };
-  for (size_t chunk = 0; chunk <= chunks; ++chunk) {
-    if (chunk < chunks) {
-      if (chunk + 2 > kSwapSlots) co_await run.reached(peer, first + chunk + 2 - kSwapSlots);
-      std::memcpy(slot(run.local(), chunk), data + chunk * slot_bytes, bytes_of(chunk));
-      run.reach(first + chunk + 1);
-    }
-    if (chunk == 0) continue;
-    co_await run.reached(peer, first + chunk);
-    std::memcpy(data + (chunk - 1) * slot_bytes, slot(peer, chunk - 1), bytes_of(chunk - 1));
-  }
-  run.reach(first + chunks + 1);
-  co_await run.reached(peer, first + chunks + 1);
-}
-
-// In round s rank r meets rank s - r.
-Task alltoall_swapping(OpContext& run) {
+// In round s rank r meets rank s - r. In place, or with all blocks apart.
+Task alltoall_through_slots(OpContext& run) {
   for (int round = 0; round < run.size(); ++round) {
     int peer = (round - run.rank() + run.size()) % run.size();
-    const Block& block = run.op.send_blocks[peer];
-    if (peer == run.rank()) continue;
-    run.check_bytes(peer, run.block_view(peer, run.rank()).bytes, block.bytes);
-    if (block.bytes != 0) co_await swap_with(run, peer, block, kFirstChunk + static_cast<uint64_t>(round) * kChunksPerRound);
+    const Block &out = run.op.send_blocks[peer], &in = run.op.recv_blocks[peer];
+    if (peer == run.rank()) {
+      copy_own(in.data, out.data, out.bytes, out.bytes);
+      continue;
+    }
+    run.check_bytes(peer, run.block_view(peer, run.rank()).bytes, in.bytes);
+    auto bytes_of = [](const Block& block, size_t offset, size_t room) { return offset < block.bytes ? std::min(room, block.bytes - offset) : 0; };
+    co_await through_slots(
+        run, peer, std::max(out.bytes, in.bytes), 1, kFirstChunk + static_cast<uint64_t>(round) * kChunksPerRound,
+        [&](std::byte* slot, size_t offset, size_t room) {
+          copy_to_slot(run, slot, static_cast<const std::byte*>(out.data) + offset, bytes_of(out, offset, room));
+        },
+        [&](auto slot_of, size_t offset, size_t room) {
+          copy_own(static_cast<std::byte*>(in.data) + offset, slot_of(peer), bytes_of(in, offset, room), in.bytes);
+        });
   }
 }
 
@@ -184,6 +173,21 @@ Task alltoall_messages(OpContext& run) {
   landing.deliver(run.op);
 }
 
+// How the ranks of one host do it: the same answer on all of them. Where blocks lie in the records, or partly over each other, slots are of no use.
+enum class Exchange { messages, direct, slots };
+
+Exchange exchange_in_host(OpContext& run) {
+  if (chose_messages(run)) return Exchange::messages;
+  if (run.all_placed(Placement::same)) {
+    run.begin_way(false);
+    return Exchange::slots;
+  }
+  bool inlined = false;
+  for (int peer = 0; peer < run.size(); ++peer) inlined = inlined || run.record(peer).inlined;
+  if (!inlined && run.all_placed(Placement::apart) && run.begin_way() != Way::direct) return Exchange::slots;
+  return run.all_reachable() ? Exchange::direct : Exchange::messages;
+}
+
 }  // namespace
 
 Task alltoall(OpContext& run) {
@@ -200,10 +204,12 @@ Task alltoall(OpContext& run) {
   announce_blocks(run);
   co_await run.all_reached(kEntered);
   run.check_records();
-  if (chose_messages(run)) co_await alltoall_messages(run);
-  else if (run.all_in_place()) co_await alltoall_swapping(run);
-  else if (run.all_reachable()) co_await alltoall_in_host(run);
-  else co_await alltoall_messages(run);
+  switch (exchange_in_host(run)) {
+    case Exchange::messages: co_await alltoall_messages(run); break;
+    case Exchange::direct: co_await alltoall_in_host(run); break;
+    case Exchange::slots: co_await alltoall_through_slots(run); break;
+  }
+  run.end_way();
 }
 
 Task gather(OpContext& run) {

@@ -33,7 +33,7 @@ Task broadcast_pull_push(OpContext& run, int root) {
   constexpr size_t kTile = 256 * 1024;
   size_t total = run.bytes();
   size_t pulled = total;
-  if (run.record(root).in_place) pulled -= total / static_cast<size_t>(run.local_size()) / kCacheLine * kCacheLine;
+  if (run.record(root).placement == static_cast<uint32_t>(Placement::same)) pulled -= total / static_cast<size_t>(run.local_size()) / kCacheLine * kCacheLine;
   if (run.local() != root) {
     for (size_t offset = 0; offset < pulled; offset += kTile) {
       run.memory().read(root, run.record(root).send, offset, buffer(run) + offset, std::min(kTile, pulled - offset));
@@ -56,17 +56,15 @@ Task broadcast_in_host(OpContext& run, int root) {
   run.announce({mine, run.bytes()}, {run.op.recv_buffer ? run.op.recv_buffer : mine, run.bytes()});
   co_await run.all_reached(kEntered);
   run.check_records();
-  if (run.all_reachable()) {
+  if (run.begin_way() == Way::direct) {
     co_await broadcast_pull_push(run, root);
-    co_return;
+  } else {
+    copy_on_root(run);
+    std::vector<Block> parts(static_cast<size_t>(run.local_size()));
+    parts[root] = {mine, run.bytes()};
+    co_await share_parts_staged(run, mine, parts, kFirstChunk);
   }
-  copy_on_root(run);
-  std::vector<Block> parts(static_cast<size_t>(run.local_size()));
-  parts[root] = {mine, run.bytes()};
-  co_await share_parts_staged(run, mine, parts, kFirstChunk);
-  uint64_t last = kFirstChunk + chunks_of(run, run.bytes(), 1) + 1;
-  run.reach(last);
-  co_await run.all_reached(last);
+  run.end_way();
 }
 
 // Several hosts: on the root's host each lane fetches its part from the root; then down the trees; then to everybody in each host.
@@ -99,7 +97,7 @@ Task broadcast_lanes(OpContext& run) {
       co_await share_parts_staged(run, mine, whole, step);
     }
   }
-  step += chunks_of(run, run.bytes(), 1) + 1;
+  step += steps_through_slots(run, run.bytes());
   if (run.local() < topology.lanes) {
     co_await broadcast_lane(run, run.local(), root_host, static_cast<std::byte*>(parts[run.local()].data), parts[run.local()].bytes);
   }
@@ -113,10 +111,10 @@ Task broadcast_lanes(OpContext& run) {
         run.memory().read(owner, run.record(owner).recv, offset, parts[owner].data, parts[owner].bytes);
       }
     } else {
-      co_await share_parts_staged(run, static_cast<std::byte*>(parts[run.local()].data), parts, step + 1);
+      co_await share_parts_staged(run, static_cast<std::byte*>(parts[run.local()].data), parts, step);
     }
   }
-  step += chunks_of(run, run.bytes(), 1) + 2;
+  step += steps_through_slots(run, run.bytes());
   run.reach(step);
   co_await run.all_reached(step);
 }

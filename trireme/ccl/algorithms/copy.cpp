@@ -15,6 +15,7 @@ namespace {
 void copy_around_cache(std::byte* to, const std::byte* from, size_t bytes) {
   constexpr size_t kLine = 64;
   size_t head = (kLine - reinterpret_cast<uintptr_t>(to) % kLine) % kLine;
+  head = head < bytes ? head : bytes;
   std::memcpy(to, from, head);
   size_t lines = (bytes - head) / kLine;
   to += head;
@@ -32,15 +33,18 @@ void copy_around_cache(std::byte* to, const std::byte* from, size_t bytes) {
 
 }  // namespace
 
+void copy_around_caches(void* to, const void* from, size_t bytes) {
+#if defined(__SSE2__)
+  copy_around_cache(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
+#else
+  std::memcpy(to, from, bytes);
+#endif
+}
+
 void copy_own(void* to, const void* from, size_t bytes, size_t whole) {
   if (bytes == 0 || to == from) return;
-#if defined(__SSE2__)
-  if (whole >= kCopyAroundCache && bytes >= 4096) {
-    copy_around_cache(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
-    return;
-  }
-#endif
-  std::memcpy(to, from, bytes);
+  if (whole >= kCopyAroundCache && bytes >= 4096) copy_around_caches(to, from, bytes);
+  else std::memcpy(to, from, bytes);
 }
 
 }  // namespace trireme::ccl

@@ -8,6 +8,9 @@ namespace trireme::ccl {
 // Blocks from here on, together with where they go, no longer fit a core's cache: what is written is better sent around it.
 inline constexpr size_t kCopyAroundCache = 1 << 20;
 
+// Around the caches, whatever the size.
+void copy_around_caches(void* to, const void* from, size_t bytes);
+
 // The memories may overlap only if they are the same, and then nothing is done. `whole` is the size of the block of which this is a piece.
 void copy_own(void* to, const void* from, size_t bytes, size_t whole);
 

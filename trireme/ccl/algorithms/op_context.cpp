@@ -76,19 +76,21 @@ bool OpContext::all_entered_now() {
 void OpContext::show_inline(const void* payload, size_t payload_bytes) {
   Record& record = begin_record();
   record.inlined = 1;
-  record.in_place = 0;
+  record.placement = static_cast<uint32_t>(Placement::apart);
   record.reachable = 1;
   if (payload_bytes != 0) std::memcpy(const_cast<std::byte*>(payload_of(local(), payload_bytes)), payload, payload_bytes);
   show(record);
 }
 
-void OpContext::announce(Block send, Block recv, const std::vector<Block>& blocks, bool swaps) {
+void OpContext::announce(Block send, Block recv, const std::vector<Block>& blocks, Placement placement) {
   memory().unmap_freed();
   Record& record = begin_record();
   record.inlined = 0;
   record.send = memory().view_of(send.data, send.bytes);
   record.recv = memory().view_of(recv.data, recv.bytes);
-  record.in_place = swaps || (send.data == recv.data && send.bytes != 0);
+  record.placement = static_cast<uint32_t>(placement);
+  bool mapped = record.send.region != 0 || record.recv.region != 0;
+  way_bytes_ = std::max(send.bytes, recv.bytes);
   bool reachable = (send.bytes == 0 || memory().reachable(record.send)) && (recv.bytes == 0 || memory().reachable(record.recv));
   // The table of the blocks lies in this rank's inline slot, or, where it is too large for that, in private memory, which only direct reads
   // reach.
@@ -102,9 +104,16 @@ void OpContext::announce(Block send, Block recv, const std::vector<Block>& block
   for (size_t rank = 0; rank < blocks.size(); ++rank) {
     table[rank] = memory().view_of(blocks[rank].data, blocks[rank].bytes);
     reachable = reachable && (blocks[rank].bytes == 0 || memory().reachable(table[rank]));
+    mapped = mapped || table[rank].region != 0;
+    way_bytes_ = std::max(way_bytes_, blocks[rank].bytes);
   }
   record.blocks = {in_slot ? 0 : reinterpret_cast<uint64_t>(table), blocks.size() * sizeof(View), 0, 0};
   record.reachable = reachable;
+  record.mapped = mapped || memory().access() == PeerMemory::Access::same_process;
+  if (local() == 0 && topology().one_host()) {
+    bool direct = memory().access() != PeerMemory::Access::regions_only && !(op.kind == OpKind::alltoall && placement == Placement::same);
+    record.way = static_cast<uint32_t>(comm.ways.choose(op.kind, placement != Placement::apart, way_bytes_, direct));
+  }
   show(record);
   node().wake_sleepers();
 }
@@ -131,26 +140,34 @@ bool OpContext::all_reachable() {
   return true;
 }
 
-bool OpContext::any_in_place() {
+bool OpContext::all_placed(Placement placement) {
   for (int peer = 0; peer < local_size(); ++peer) {
-    if (record(peer).in_place) return true;
-  }
-  return false;
-}
-
-bool OpContext::all_in_place() {
-  for (int peer = 0; peer < local_size(); ++peer) {
-    if (!record(peer).in_place) return false;
+    if (record(peer).placement != static_cast<uint32_t>(placement)) return false;
   }
   return true;
 }
 
 bool OpContext::any_mapped() {
-  if (memory().access() == PeerMemory::Access::same_process) return true;
   for (int peer = 0; peer < local_size(); ++peer) {
-    if (record(peer).send.region != 0) return true;
+    if (record(peer).mapped) return true;
   }
   return false;
+}
+
+// Plain pointers beat everything. What the first rank has chosen may not be possible with the others' buffers.
+Way OpContext::begin_way(bool direct_is_legal) {
+  bool direct = direct_is_legal && all_reachable();
+  if (direct && any_mapped()) return way_ = Way::direct;
+  way_ = static_cast<Way>(record(0).way);
+  if (way_ == Way::direct && !direct) return way_ = Way::slots;
+  if (local() == 0) way_began_ = std::chrono::steady_clock::now();
+  return way_;
+}
+
+void OpContext::end_way() {
+  if (!way_began_) return;
+  bool in_place = record(0).placement != static_cast<uint32_t>(Placement::apart);
+  comm.ways.took(op.kind, in_place, way_bytes_, way_, std::chrono::steady_clock::now() - *way_began_);
 }
 
 View OpContext::block_view(int local_peer, int block) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "trireme/ccl/algorithms/topology.h"
+#include "trireme/ccl/algorithms/way.h"
 #include "trireme/ccl/engine/task.h"
 #include "trireme/ccl/fabric/messenger.h"
 #include "trireme/ccl/node/node.h"
@@ -18,6 +19,9 @@ inline constexpr uint64_t kReduced = 2;     // has read what it needs of the oth
 inline constexpr uint64_t kPartReady = 3;   // its part of the result is in place
 inline constexpr uint64_t kDone = 4;        // has read what it needs of the others' results
 inline constexpr uint64_t kFirstChunk = 16;
+
+// Where a rank's results go: elsewhere, to where its inputs lie, or partly over them.
+enum class Placement : uint32_t { apart, same, mixed };
 
 // Elements [begin, end) of a buffer.
 struct Range {
@@ -52,6 +56,7 @@ struct CommContext {
   Node& node;
   Messenger& messenger;
   const Topology& topology;
+  WayChooser ways;
   Scratch scratch;
   // The tables of blocks that do not fit an inline slot. Two in turn, and kept: when an operation fails here, another rank may still be
   // reading.
@@ -99,18 +104,23 @@ class OpContext {
   // Without a coroutine: whether this rank may announce itself, and whether all have.
   bool may_enter_now() { return comm.all_entered + 1 >= number || may_enter().ready(); }
   bool all_entered_now();
-  // `swaps`: in place, block by block.
-  void announce(Block send, Block recv, const std::vector<Block>& blocks = {}, bool swaps = false);
+  void announce(Block send, Block recv) { announce(send, recv, {}, send.data == recv.data && send.bytes != 0 ? Placement::same : Placement::apart); }
+  void announce(Block send, Block recv, const std::vector<Block>& blocks, Placement placement = Placement::apart);
   // Throws Mismatch or PeerLost (for a rank that left) when the others did not come to the same operation.
   void check_records();
   void check_record(int local_peer);
   const Record& record(int local_peer) { return node().segment().record(local_peer, number); }
   // Every rank's buffers can be read and written by the others: the same answer on every rank of the host.
   bool all_reachable();
-  bool any_in_place();
-  bool all_in_place();
+  bool all_placed(Placement placement);
+  bool any_in_place() { return !all_placed(Placement::apart); }
   // Some rank's buffers are plain pointers to the others: they need no copying before use.
   bool any_mapped();
+  // How the ranks of this host, which is the only one, move the operation's data: the same answer on every rank. After check_records(); end_way() when
+  // everybody is done. Where `direct_is_legal` is false it is never direct.
+  Way begin_way(bool direct_is_legal = true);
+  void end_way();
+  Way way() const { return way_; }
   // Block `rank` of a peer that announced one block per rank.
   View block_view(int local_peer, int block);
   // Into a peer's buffer; a large one in pieces, so that a failure elsewhere stops it soon.
@@ -126,6 +136,9 @@ class OpContext {
 
  private:
   std::vector<View>& large_table() { return comm.large_tables[number & 1]; }
+  Way way_ = Way::slots;
+  size_t way_bytes_ = 0;  // by which it was chosen
+  std::optional<std::chrono::steady_clock::time_point> way_began_;  // on the rank that measures
   int entered_cursor_ = 0;  // local ranks before this one have entered
   Record& begin_record();
   void check_previous();

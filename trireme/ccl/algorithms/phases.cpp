@@ -83,70 +83,58 @@ void copy_range_from(OpContext& run, int local_peer, Range range) {
 
 // ---- staged
 
-// A slot holds one piece of each part, so that all owners can work on a chunk at once.
-static size_t piece_bytes(OpContext& run, size_t parts) {
-  return run.node().segment().staging_bytes() / 2 / parts / kCacheLine * kCacheLine;
-}
-
-uint64_t chunks_of(OpContext& run, size_t largest_part_bytes, size_t parts) {
-  size_t piece = piece_bytes(run, parts);
-  return (largest_part_bytes + piece - 1) / piece;
-}
-
-// A chunk: everybody copies its piece of every range into its slot; when all have, each owner reduces its own piece. A slot is written
-// again two chunks later, by when everybody has announced the chunk between, and so has read this one.
+// A slot holds one piece of each range; an owner's own stays where it is.
 Task reduce_ranges_staged(OpContext& run, const Reducer& reducer, const std::vector<Range>& ranges, std::byte* dst, Stage stage,
-                          uint64_t first_chunk) {
-  size_t ranks = ranges.size();
+                          uint64_t first) {
   size_t element = run.element_bytes();
   size_t out_element = stage == Stage::whole ? element : reducer.accumulator_bytes();
-  size_t piece = piece_bytes(run, ranks);
-  size_t step = piece / element;
   size_t largest = 0;
-  for (const Range& range : ranges) largest = std::max(largest, range.count());
+  for (const Range& range : ranges) largest = std::max(largest, range.count() * element);
   auto input = static_cast<const std::byte*>(run.op.send_buffer);
-  const Segment& segment = run.node().segment();
+  auto mine = static_cast<size_t>(run.local());
+  auto bytes_of = [&](const Range& range, size_t offset, size_t room) {
+    size_t bytes = range.count() * element;
+    return offset < bytes ? std::min(room, bytes - offset) : 0;
+  };
+  bool streaming = stage == Stage::whole && ranges[mine].count() * element >= kStagedStreamingBytes;
   std::vector<const void*> sources(static_cast<size_t>(run.local_size()));
-  size_t chunk = 0;
-  for (size_t offset = 0; offset < largest; offset += step, ++chunk) {
-    size_t slot = chunk % 2 * (segment.staging_bytes() / 2);
-    auto elements_of = [&](const Range& range) { return offset < range.count() ? std::min(step, range.count() - offset) : 0; };
-    for (size_t owner = 0; owner < ranks; ++owner) {
-      std::memcpy(segment.staging(run.local()) + slot + owner * piece, input + (ranges[owner].begin + offset) * element,
-                  elements_of(ranges[owner]) * element);
-    }
-    run.reach(first_chunk + chunk);
-    co_await run.all_reached(first_chunk + chunk);
-    size_t mine = elements_of(ranges[run.local()]);
-    if (mine == 0) continue;
-    for (int peer = 0; peer < run.local_size(); ++peer) {
-      sources[peer] = segment.staging(peer) + slot + static_cast<size_t>(run.local()) * piece;
-    }
-    reducer.reduce(sources, dst + offset * out_element, mine, stage);
-  }
+  co_await through_slots(
+      run, -1, largest, ranges.size(), first,
+      [&](std::byte* slot, size_t offset, size_t room) {
+        for (size_t owner = 0; owner < ranges.size(); ++owner) {
+          if (owner != mine) copy_to_slot(run, slot + owner * room, input + ranges[owner].begin * element + offset, bytes_of(ranges[owner], offset, room));
+        }
+      },
+      [&](auto slot_of, size_t offset, size_t room) {
+        size_t bytes = bytes_of(ranges[mine], offset, room);
+        if (bytes == 0) return;
+        for (int peer = 0; peer < run.local_size(); ++peer) {
+          sources[peer] = peer == run.local() ? input + ranges[mine].begin * element + offset : slot_of(peer) + mine * room;
+        }
+        reducer.reduce(sources, dst + offset / element * out_element, bytes / element, stage, streaming);
+      });
 }
 
-Task share_parts_staged(OpContext& run, const std::byte* mine, const std::vector<Block>& parts, uint64_t first_chunk) {
-  const Segment& segment = run.node().segment();
-  size_t piece = piece_bytes(run, 1);
+Task share_parts_staged(OpContext& run, const std::byte* mine, const std::vector<Block>& parts, uint64_t first) {
   size_t largest = 0;
   for (const Block& part : parts) largest = std::max(largest, part.bytes);
-  size_t chunk = 0;
-  for (size_t offset = 0; offset < largest; offset += piece, ++chunk) {
-    size_t slot = chunk % 2 * (segment.staging_bytes() / 2);
-    auto bytes_of = [&](const Block& part) { return offset < part.bytes ? std::min(piece, part.bytes - offset) : 0; };
-    if (size_t bytes = bytes_of(parts[run.local()])) std::memcpy(segment.staging(run.local()) + slot, mine + offset, bytes);
-    run.reach(first_chunk + chunk);
-    co_await run.all_reached(first_chunk + chunk);
-    for (int owner = 0; owner < run.local_size(); ++owner) {
-      size_t bytes = bytes_of(parts[owner]);
-      if (owner == run.local() || bytes == 0) continue;
-      std::memcpy(static_cast<std::byte*>(parts[owner].data) + offset, segment.staging(owner) + slot, bytes);
-    }
-  }
-  if (parts[run.local()].data != mine && parts[run.local()].bytes != 0) {
-    std::memmove(parts[run.local()].data, mine, parts[run.local()].bytes);
-  }
+  auto bytes_of = [](const Block& part, size_t offset, size_t room) { return offset < part.bytes ? std::min(room, part.bytes - offset) : 0; };
+  auto place = [](const Block& part, size_t offset) { return static_cast<std::byte*>(part.data) + offset; };
+  co_await through_slots(
+      run, -1, largest, 1, first,
+      [&](std::byte* slot, size_t offset, size_t room) {
+        const Block& own = parts[run.local()];
+        size_t bytes = bytes_of(own, offset, room);
+        if (bytes == 0) return;
+        copy_to_slot(run, slot, mine + offset, bytes);
+        copy_own(place(own, offset), mine + offset, bytes, own.bytes);
+      },
+      [&](auto slot_of, size_t offset, size_t room) {
+        for (int owner = 0; owner < run.local_size(); ++owner) {
+          size_t bytes = bytes_of(parts[owner], offset, room);
+          if (owner != run.local() && bytes != 0) copy_own(place(parts[owner], offset), slot_of(owner), bytes, parts[owner].bytes);
+        }
+      });
 }
 
 // ---- with every rank

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "trireme/ccl/algorithms/op_context.h"
+#include "trireme/ccl/algorithms/slots.h"
 
 namespace trireme::ccl {
 
@@ -12,6 +13,9 @@ namespace trireme::ccl {
 inline constexpr size_t kStreamingBytes = 16 << 20;
 // From here on the inputs and outputs of two ranks do not fit a share of the last-level cache either.
 inline constexpr size_t kFarBeyondCaches = 32 << 20;
+
+// From here on the buffers of two ranks and the slots no longer fit a core's cache together.
+inline constexpr size_t kStagedStreamingBytes = 1 << 20;
 
 // A communicator of one rank: its own share is the result.
 Task reduce_alone(OpContext& run, size_t count);
@@ -26,15 +30,13 @@ void reduce_and_hand_out(OpContext& run, const Reducer& reducer, Range mine);
 // Copies elements `range` out of a peer's receive buffer, to the same place in ours.
 void copy_range_from(OpContext& run, int local_peer, Range range);
 
-// ---- inside a host, staged: two slots per rank in shared memory, used in turn.
+// ---- inside a host, staged: through slots in shared memory. They announce steps after `first`, as many as steps_through_slots() says.
 
 // Each owner o gets dst = the reduction of ranges[o]; ranges has one entry per local rank, empty for ranks that own nothing.
 Task reduce_ranges_staged(OpContext& run, const Reducer& reducer, const std::vector<Range>& ranges, std::byte* dst, Stage stage,
-                          uint64_t first_chunk);
+                          uint64_t first);
 // Every local rank o offers `mine` (on o) to all: it lands in parts[o].data of each. parts[o].bytes must agree on all ranks.
-Task share_parts_staged(OpContext& run, const std::byte* mine, const std::vector<Block>& parts, uint64_t first_chunk);
-// How many steps such a transfer takes: where the next one may start counting.
-uint64_t chunks_of(OpContext& run, size_t largest_part_bytes, size_t parts);
+Task share_parts_staged(OpContext& run, const std::byte* mine, const std::vector<Block>& parts, uint64_t first);
 
 // ---- with every rank, by messages
 

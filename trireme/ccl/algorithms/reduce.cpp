@@ -138,15 +138,14 @@ Task reduce_scatter_in_host(OpContext& run) {
   run.announce({const_cast<void*>(run.op.send_buffer), total_bytes(run)}, {});
   co_await run.all_reached(kEntered);
   run.check_records();
-  uint64_t last = kDone;
-  if (run.all_reachable()) {
+  if (run.begin_way() == Way::direct) {
     reduce_range_directly(run, reducer, mine, result, Stage::whole);
+    run.reach(kDone);
+    co_await run.all_reached(kDone);
   } else {
     co_await reduce_ranges_staged(run, reducer, ranges, result, Stage::whole, kFirstChunk);
-    last = (uint64_t{1} << kStepBits) - 1;
   }
-  run.reach(last);
-  co_await run.all_reached(last);
+  run.end_way();
   if (aside && my_bytes != 0) std::memcpy(run.op.recv_buffer, result, my_bytes);
 }
 
@@ -182,10 +181,7 @@ Task reduce_scatter_between_hosts(OpContext& run) {
     std::vector<Range> one(static_cast<size_t>(run.local_size()));
     one[handler] = ranges[rank];
     co_await reduce_ranges_staged(run, reducer, one, mine ? partials.back().data() : nullptr, Stage::first, step);
-    step += chunks_of(run, ranges[rank].count() * run.element_bytes(), one.size()) + 1;
-    run.reach(step);
-    co_await run.all_reached(step);
-    ++step;
+    step += steps_through_slots(run, ranges[rank].count() * run.element_bytes(), one.size());
   }
   run.reach(step);
 

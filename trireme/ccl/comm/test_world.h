@@ -18,13 +18,15 @@ enum class Wiring {
   threads,      // one segment, plain pointers
   staged,       // one segment, no reading of peers' memory
   processes,    // as separate processes would be: memfd, UNIX sockets, process_vm_readv
+  slots,        // the same, through slots that are written around the caches
+  measured,     // the same, in turn by each way, as it is being measured
   two_hosts,    // half the ranks on each of two "hosts", TCP between them
   uneven_hosts, // one rank alone, the others together
   all_apart,    // every rank a host of its own
 };
 
 inline const char* name_of(Wiring wiring) {
-  constexpr const char* kNames[] = {"threads", "staged", "processes", "two_hosts", "uneven_hosts", "all_apart"};
+  constexpr const char* kNames[] = {"threads", "staged", "processes", "slots", "measured", "two_hosts", "uneven_hosts", "all_apart"};
   return kNames[static_cast<int>(wiring)];
 }
 
@@ -62,6 +64,7 @@ inline void on_ranks(int size, const std::function<void(int rank)>& body) {
 
 inline std::vector<std::shared_ptr<Communicator>> make_world(int size, Wiring wiring, CommunicatorOptions options = {}) {
   ScopedEnv direct("TRIREME_DIRECT_READ", wiring == Wiring::staged ? "0" : "1");
+  ScopedEnv way("TRIREME_NODE_WAY", wiring == Wiring::slots ? "around" : wiring == Wiring::processes ? "direct" : "auto");
   if (wiring == Wiring::threads || wiring == Wiring::staged) return Communicator::create_threads(size, options);
   std::vector<std::shared_ptr<Communicator>> world(static_cast<size_t>(size));
   auto store = make_memory_store();

@@ -35,6 +35,8 @@ inline std::vector<World> worlds() {
     if (ranks > 1) list.push_back({ranks, Wiring::staged});
   }
   for (int ranks : {1, 2, 4}) list.push_back({ranks, Wiring::processes});
+  for (int ranks : {2, 3}) list.push_back({ranks, Wiring::slots});
+  list.push_back({2, Wiring::measured});
   for (int ranks : {2, 3, 4}) list.push_back({ranks, Wiring::all_apart});
   for (int ranks : {3, 4, 7}) list.push_back({ranks, Wiring::two_hosts});
   for (int ranks : {3, 5}) list.push_back({ranks, Wiring::uneven_hosts});

@@ -39,9 +39,11 @@ struct alignas(kApart) Record {
   View send;
   View recv;
   View blocks;         // an array of Views, one per rank of the communicator, where the operation has one block per rank
-  uint32_t in_place;
+  uint32_t placement;  // a Placement
   uint32_t inlined;    // what it sends lies in its inline slot
   uint32_t reachable;  // peers may read and write this rank's buffers directly
+  uint32_t mapped;     // some of them through plain pointers
+  uint32_t way;        // of the host's first rank: the Way that it has chosen for all
 };
 
 // A rank's line that others poll. Written by its owner alone.

@@ -1,0 +1,58 @@
+// How the ranks of a host move large private buffers.
+//
+// Which way is the fastest depends on the processor, on where the ranks' cores lie and on the kernel, and it changes while a job runs where a virtual
+// machine's cores are moved: writing into memory that another core has just read took 68 us a MiB in one minute and 500 in the next. So it
+// is measured, on the operations themselves; see docs/decisions/2026-11-17-the-way-is-measured.md.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "trireme/ccl/operation.h"
+
+namespace trireme::ccl {
+
+enum class Way : uint32_t {
+  direct,  // out of and into each other's memory, by the kernel
+  slots,   // through slots in shared memory
+  around,  // the same, but what is written into a slot goes around the caches
+};
+inline constexpr int kWays = 3;
+
+// Belongs to one communicator, and is asked by the first rank of a host for all of them. Not for several threads.
+class WayChooser {
+ public:
+  // `only`: TRIREME_NODE_WAY. `measures` is false where ranks have to share cores: what a way takes there says nothing of the next time.
+  WayChooser(std::optional<Way> only, bool measures) : only_(only), measures_(measures) {}
+
+  // For the next operation of that kind and size. Trials of what is not the best take about a twentieth of the time.
+  Way choose(OpKind kind, bool in_place, size_t bytes, bool direct_is_possible);
+  // What choose() said for that operation has taken so long.
+  void took(OpKind kind, bool in_place, size_t bytes, Way way, std::chrono::nanoseconds time);
+
+ private:
+  struct Estimate {
+    int64_t ns = 0;
+    uint32_t samples = 0;
+    uint32_t last = 0;  // the call that was the last sample
+  };
+  struct Row {
+    uint32_t calls = 0;
+    std::array<Estimate, kWays> ways;
+  };
+  // Sizes that differ by less than a factor of two share a row.
+  Row& row_of(OpKind kind, bool in_place, size_t bytes);
+
+  std::optional<Way> only_;
+  bool measures_;
+  std::map<std::tuple<OpKind, bool, int>, Row> rows_;
+};
+
+// TRIREME_NODE_WAY; none for auto.
+std::optional<Way> way_by_hand();
+
+}  // namespace trireme::ccl
