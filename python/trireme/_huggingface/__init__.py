@@ -47,7 +47,12 @@ class Asked:
         return self.ccl or self.optimized()
 
     def raise_misfits(self) -> None:
-        if self.anything() and self.misfits:
+        if self.anything():
+            self.raise_misfits_at_once()
+
+    def raise_misfits_at_once(self) -> None:
+        """Where something is asked for that is not written down here, because the seam that would have is what does not fit."""
+        if self.misfits:
             raise Misfit("trireme: " + "; ".join(self.misfits))
 
 
