@@ -124,6 +124,31 @@ def test_imports_bring_nothing_that_is_not_needed():
     assert run(program) == "[]"
 
 
+def test_what_asks_for_nothing_trains_as_without_trireme():
+    """The same bits, and an import that costs about as much. Processor time: machines that run other things too are slow by the clock."""
+    program = """
+        import time
+        begin = time.process_time()
+        import torch, transformers
+        from transformers import Trainer, TrainingArguments
+        seconds = time.process_time() - begin
+
+        import hashlib, sys
+        torch.manual_seed(1)
+        shape = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
+        model = transformers.BertForSequenceClassification(transformers.BertConfig(vocab_size=50, **shape))
+        data = [dict(input_ids=torch.arange(i, i + 5), labels=torch.tensor(i % 2)) for i in range(16)]
+        arguments = TrainingArguments("out", use_cpu=True, max_steps=3, report_to=[], disable_tqdm=True, save_strategy="no")
+        Trainer(model, arguments, train_dataset=data).train()
+        bits = b"".join(tensor.numpy().tobytes() for tensor in model.state_dict().values())
+        print("trireme._huggingface.hook" in sys.modules, seconds, hashlib.sha256(bits).hexdigest())
+    """
+    without, with_it = (run(program, TORCH_DEVICE_BACKEND_AUTOLOAD=each).splitlines()[-1].split() for each in "01")
+    assert (without[0], with_it[0]) == ("False", "True")
+    assert without[2] == with_it[2]
+    assert float(with_it[1]) < float(without[1]) + 1.5
+
+
 def test_argparse_is_left_alone():
     program = """
         import argparse, torch, transformers
