@@ -14,6 +14,7 @@ from datetime import timedelta
 __all__ = ["Misfit", "asked", "patch_trainer"]
 
 TRUE = ("1", "true", "yes", "on", "y", "t")
+SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")  # by which accelerate knows how many processes there are
 
 
 class Misfit(RuntimeError):
@@ -70,7 +71,7 @@ def is_true(name: str) -> bool:
 
 def launched_processes(env: Mapping[str, str]) -> int:
     """How many processes a launcher started for this job. (Slurm's variables are set in a batch script too, where one process runs.)"""
-    for name in ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"):
+    for name in SIZES:
         if env.get(name, "").isdigit():
             return int(env[name])
     if env.get("SLURM_STEP_NUM_TASKS", "").isdigit() and "SLURM_PROCID" in env:

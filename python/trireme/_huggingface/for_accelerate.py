@@ -173,8 +173,8 @@ def _replace_ipex(cls: Any, name: str) -> None:
 
 
 def patch_config(module: types.ModuleType) -> None:
-    """The configurations that the guides print have `ipex_config: {ipex: true}`, which accelerate refuses from 1.13 on. As a field it becomes the launcher's
-    ``args.ipex``, like the fields beside it."""
+    """The configurations that the guides print have `ipex_config: {ipex: true}`, which accelerate refuses from 1.13 on. As a field it becomes the
+    launcher's ``args.ipex``, like the fields beside it."""
     cls = getattr(module, "ClusterConfig", None)
     if cls is None or "ipex_config" in cls.__dataclass_fields__:
         return
@@ -190,8 +190,8 @@ def patch_config(module: types.ModuleType) -> None:
 
 
 def patch_launcher(module: types.ModuleType) -> None:
-    """What a configuration says of ipex and ccl reaches the script, whether Intel's packages are there or not. From 1.10 to 1.12 accelerate reads ``args.ipex``
-    where intel_extension_for_pytorch is installed, though no option makes it."""
+    """What a configuration says of ipex and ccl reaches the script, whether Intel's packages are there or not. From 1.10 to 1.12 accelerate reads
+    ``args.ipex`` where intel_extension_for_pytorch is installed, though no option makes it."""
     original = getattr(module, "prepare_simple_launcher_cmd_env", None)
     if original is None:
         return

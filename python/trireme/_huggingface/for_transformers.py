@@ -21,7 +21,7 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
-from trireme._huggingface import asked, is_true, launched_processes, of
+from trireme._huggingface import SIZES, asked, is_true, launched_processes, of
 
 VERSIONS = "4.46 to 5.22"
 
@@ -159,7 +159,7 @@ def launched_together() -> int:
 def refuse_to_train_alone(arguments: Any, on_cpu: bool) -> None:
     """A state without a kind of distribution may have a group all the same (accelerate 1.13 and later, `--ddp_backend gloo`): its models are not put into
     DDP."""
-    if not on_cpu or (count := launched_together()) == 1:
+    if not on_cpu or (count := launched_together()) <= 1:
         return
     from accelerate import PartialState
 
@@ -169,10 +169,10 @@ def refuse_to_train_alone(arguments: Any, on_cpu: bool) -> None:
 
 
 def how_to_train_together(count: int, problem: str, arguments: Any) -> str:
-    """Names the flags that help and were not given. Slurm's variables are known to the backend ccl alone."""
+    """Names the flags that help and were not given. Slurm's variables are known to --ddp_backend ccl, not to accelerate."""
     names_cpu = getattr(arguments, "use_cpu", False) or getattr(arguments, "no_cuda", False) or is_true("ACCELERATE_USE_CPU")
-    has_other_variables = any(name in os.environ for name in ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"))
-    flags = ["--use_cpu (or --no_cuda)"] if has_other_variables and not names_cpu else []
+    can_be_counted = any(name in os.environ for name in SIZES)
+    flags = ["--use_cpu (or --no_cuda)"] if can_be_counted and not names_cpu else []
     flags += ["--ddp_backend ccl"] if getattr(arguments, "ddp_backend", None) != "ccl" else []
     remedy = f"Give {' or '.join(flags)}" if flags else "Make the arguments before any Accelerator: its state is for one process"
     return f"trireme: {count} processes were launched, but {problem}. {remedy}. If they are meant to train alone, set TRIREME_ALONE=1."
