@@ -139,7 +139,7 @@ def score(questions: list[dict[str, Any]], answers: dict[str, str]) -> dict[str,
         truths = [normalize(each["text"]) for each in question["answers"]] or [[]]
         exact.append(max(float(answer == truth) for truth in truths))
         overlap.append(max(f1(answer, truth) for truth in truths))
-    return {"exact_match": 100 * float(np.mean(exact)), "f1": 100 * float(np.mean(overlap))}
+    return {"eval_exact_match": 100 * float(np.mean(exact)), "eval_f1": 100 * float(np.mean(overlap))}  # run_qa.py's names
 
 
 def collate_padded(tokenizer: Any) -> Any:

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from . import programs
 from .programs import EXAMPLES, MPIRUN
 from .questions import minilm, write_questions
 
@@ -43,6 +44,7 @@ def run(launcher, flags, files, output, model=None, env=None):
 
 TOGETHER = {"backend": "ccl", "world_size": 2, "wrapper": "DistributedDataParallel", "packed": True, "optimizer": "trireme.optim"}
 PYTHON = [sys.executable]
+TORCHRUN = [*PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
 
 
 def test_mpirun(files, tmp_path, mpirun):
@@ -51,13 +53,12 @@ def test_mpirun(files, tmp_path, mpirun):
     env = {"MASTER_ADDR": "127.0.0.1", "CCL_WORKER_COUNT": "1"}
     results, group, _ = run(launcher, ["--no_cuda", "--ddp_backend", "ccl", "--use_ipex"], files, tmp_path / "out", env=env)
     assert group == TOGETHER
-    assert results["train_loss"] < 5 and 0 <= results["f1"] <= 100
+    assert results["train_loss"] < 5 and 0 <= results["eval_exact_match"] <= results["eval_f1"] <= 100
 
 
 @pytest.mark.long
 def test_torchrun_with_bf16(files, tmp_path):
-    launcher = [*PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
-    _, group, said = run(launcher, ["--no_cuda", "--ddp_backend", "ccl", "--use_ipex", "--bf16"], files, tmp_path / "out", env={"TRIREME_BF16": "emulate"})
+    _, group, said = run(TORCHRUN, ["--no_cuda", "--ddp_backend", "ccl", "--use_ipex", "--bf16"], files, tmp_path / "out", env={"TRIREME_BF16": "emulate"})
     assert group == TOGETHER
     assert "bf16: computes in fp32" in said
 
@@ -70,13 +71,14 @@ def test_one_cpu(files, tmp_path):
 
 
 def test_accelerate_launch(files, tmp_path, mpirun):
-    """MULTI_CPU through accelerate's own mpirun_config, with a hostfile."""
+    """MULTI_CPU through accelerate's own mpirun_config, with a hostfile, and a configuration as it was printed when accelerate knew ccl and ipex: the script
+    gets no --use_ipex."""
     hosts = tmp_path / "hostfile"
     hosts.write_text("localhost\n")
     config = tmp_path / "config.yaml"
     config.write_text(
         "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_CPU\nmixed_precision: 'no'\nnum_machines: 1\nnum_processes: 2\nuse_cpu: true\n"
-        f"mpirun_config:\n  mpirun_hostfile: {hosts}\nmachine_rank: 0\nmain_training_function: main\n"
+        f"ipex_config:\n  ipex: true\nmpirun_config:\n  mpirun_ccl: '1'\n  mpirun_hostfile: {hosts}\nmachine_rank: 0\nmain_training_function: main\n"
     )
     tools = tmp_path / "bin"
     tools.mkdir()
@@ -84,7 +86,7 @@ def test_accelerate_launch(files, tmp_path, mpirun):
     (tools / "mpirun").chmod(0o755)
     launcher = [*PYTHON, "-m", "accelerate.commands.launch", "--config_file", str(config)]
     env = {"PATH": f"{tools}:{os.environ['PATH']}", "MASTER_ADDR": "127.0.0.1"}
-    _, group, _ = run(launcher, ["--ddp_backend", "ccl", "--use_cpu", "--use_ipex"], files, tmp_path / "out", env=env)
+    _, group, _ = run(launcher, ["--ddp_backend", "ccl", "--use_cpu"], files, tmp_path / "out", env=env)
     assert group == TOGETHER
 
 
@@ -128,21 +130,27 @@ def weights_of(folder: pathlib.Path):
     return load_file(folder / "model.safetensors")
 
 
+# By the number of processes. Without trireme.resume, torch does not load theirs on several.
+LAUNCHERS = {1: {"theirs": PYTHON, "ours": PYTHON}, 2: {"theirs": [*TORCHRUN, "-m", "trireme.resume"], "ours": TORCHRUN}}
+
+
 @pytest.mark.long
-def test_either_resumes_the_others_checkpoint(files, tmp_path):
+@pytest.mark.parametrize("processes", LAUNCHERS)
+def test_either_resumes_the_others_checkpoint(files, tmp_path, processes):
     import torch
 
-    flags = {"theirs": ["--use_cpu"], "ours": ["--use_cpu", "--use_ipex"]}
+    launchers, flags = LAUNCHERS[processes], {"theirs": ["--use_cpu", "--ddp_backend", "gloo"], "ours": ["--use_cpu", "--ddp_backend", "ccl", "--use_ipex"]}
     model, steps = without_dropout(tmp_path / "model"), ["--max_steps", "4", "--save_strategy", "steps", "--save_steps", "2", "--seed", "3"]
     # One sequence a batch: no padding, which transformers lets take part in the softmax over the positions.
     steps += ["--pad_to_max_length", "False", "--per_device_train_batch_size", "1"]
     for who, own in flags.items():
-        run(PYTHON, [*own, *steps], files, tmp_path / who, model)
+        _, group, _ = run(launchers[who], [*own, *steps], files, tmp_path / who, model)
+        assert group["world_size"] == processes
     for who, other in (("ours", "theirs"), ("theirs", "ours")):
         resumed = tmp_path / f"{who}-resumed"
         checkpoint = tmp_path / other / "checkpoint-2"
         assert (checkpoint / "optimizer.pt").exists()
-        run(PYTHON, [*flags[who], *steps, "--resume_from_checkpoint", str(checkpoint)], files, resumed, model)
+        run(launchers[who], [*flags[who], *steps, "--resume_from_checkpoint", str(checkpoint)], files, resumed, model)
         expected = weights_of(tmp_path / "theirs")
         begin = weights_of(checkpoint)
         for name, weight in weights_of(resumed).items():
@@ -155,3 +163,35 @@ def test_either_resumes_the_others_checkpoint(files, tmp_path):
             assert difference <= 1e-3 * moved, f"{who} from {other}: {name}: {difference} of {moved}"
         state = torch.load(resumed / "checkpoint-4" / "optimizer.pt", weights_only=True)
         assert all(entry["step"] == 4 for entry in state["state"].values())
+        schedulers = [torch.load(folder / "checkpoint-4" / "scheduler.pt", weights_only=True) for folder in (resumed, tmp_path / "theirs")]
+        assert schedulers[0] == schedulers[1] and schedulers[0]["last_epoch"] == 4
+
+
+# ---- What --bf16 computes in ----
+
+# Without --use_ipex: an optimized model leaves autocast by itself, whatever the Trainer does.
+BF16 = """
+import json, torch, transformers
+
+parser = transformers.HfArgumentParser(transformers.TrainingArguments)
+arguments, = parser.parse_args_into_dataclasses()
+shape = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
+model = transformers.BertForSequenceClassification(transformers.BertConfig(vocab_size=50, **shape))
+seen = set()
+model.classifier.register_forward_pre_hook(lambda head, inputs: seen.add(torch.is_autocast_enabled("cpu")))
+data = [dict(input_ids=torch.arange(5), labels=torch.tensor(0))] * 8
+transformers.Trainer(model, arguments, train_dataset=data).train()
+sizes = [torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1, *seen]
+print(json.dumps({"size_and_autocast": sizes}))
+"""
+
+
+@pytest.mark.parametrize("launcher", [None, pytest.param("torchrun", marks=pytest.mark.long)])
+@pytest.mark.parametrize(("choice", "autocast"), [("emulate", False), ("native", True)])
+def test_bf16_computes_as_the_plan_says(tmp_path, launcher, choice, autocast):
+    script = tmp_path / "script.py"
+    script.write_text(BF16)
+    flags = ["--output_dir", tmp_path / "out", "--max_steps", "2", "--save_strategy", "no", "--report_to", "none", "--per_device_train_batch_size", "2"]
+    env = {"TRIREME_BF16": choice, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"}  # there are CPUs on which AMX ends the process
+    done = programs.run(script, *flags, "--no_cuda", "--bf16", "--ddp_backend", "ccl", logs=tmp_path, launcher=launcher, env=env)
+    assert done.result["size_and_autocast"] == [2 if launcher else 1, autocast]

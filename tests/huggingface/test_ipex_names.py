@@ -181,6 +181,19 @@ def test_torch_autocast_around_an_optimized_model(ipex):
     assert not torch.equal(values(ours)["encoder.layer.0.output.dense.weight"], before)
 
 
+@pytest.mark.parametrize(("setting", "is_on"), [("emulate", False), ("native", True)])
+def test_its_own_autocast_follows_the_plan(ipex, monkeypatch, capfd, setting, is_on):
+    monkeypatch.setenv("TRIREME_BF16", setting)
+    assert importlib.import_module("intel_extension_for_pytorch.cpu.amp").autocast is ipex.cpu.autocast
+    for context in (ipex.cpu.autocast(), ipex.cpu.amp.autocast(enabled=True, dtype=torch.bfloat16), ipex.cpu.amp.autocast(True, torch.bfloat16, False)):
+        with context:
+            assert torch.is_autocast_enabled("cpu") is is_on
+            assert not is_on or torch.get_autocast_dtype("cpu") == torch.bfloat16
+    with torch.autocast("cpu", torch.bfloat16), ipex.cpu.autocast(enabled=False):
+        assert not torch.is_autocast_enabled("cpu")
+    assert capfd.readouterr().err.count("ipex.cpu.autocast: bf16: computes in fp32") == (0 if is_on else 1)
+
+
 @pytest.mark.parametrize("dtype", [torch.half, torch.float64, torch.int8])
 def test_other_types_are_refused(ipex, dtype):
     model, optimizer = model_and_optimizer()
@@ -295,7 +308,7 @@ def test_onednn_fusion(ipex):
         ("quantization", "torchao"),
         ("xpu", "torch.xpu"),
         ("optim", "trireme.optim"),
-        ("cpu.autocast", "torch.autocast"),
+        ("cpu.amp.GradScaler", "docs/huggingface.md"),
         ("cpu.runtime.CPUPool", "docs/threads.md"),
         ("cpu.runtime.pin", "OMP_NUM_THREADS"),
         ("nothing_of_this_name", "docs/huggingface.md"),
@@ -344,6 +357,20 @@ print(json.dumps({
     torch_version = ".".join(torch.__version__.split(".")[:2])
     assert found["versions"] == [f"{torch_version}.0", f"{torch_version}.0+trireme"]
     assert found["requires"] == ["trireme-train"]
+
+
+@pytest.mark.parametrize("ipex_config", ["", "ipex_config:\n  ipex: true\n"])
+def test_accelerate_launch_beside_it(installed, tmp_path, ipex_config):
+    """accelerate 1.10 to 1.12 read an option that they do not have, where they find the package. What a configuration says reaches the script, with every
+    version."""
+    pytest.importorskip("accelerate")
+    config, script = tmp_path / "config.yaml", tmp_path / "script.py"
+    lines = "compute_environment: LOCAL_MACHINE\ndistributed_type: 'NO'\nmixed_precision: 'no'\nnum_machines: 1\nnum_processes: 1\nuse_cpu: true\n"
+    config.write_text(lines + ipex_config)
+    script.write_text("import os\nprint(os.environ.get('ACCELERATE_USE_IPEX', 'false'))\n")
+    command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(config), str(script)]
+    result = subprocess.run(command, env={"PYTHONPATH": str(installed), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, timeout=240)
+    assert result.stdout.strip() == ("true" if ipex_config else "false"), result.stderr
 
 
 def test_intels_package_is_not_replaced(tmp_path):

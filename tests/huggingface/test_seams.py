@@ -124,6 +124,31 @@ def test_imports_bring_nothing_that_is_not_needed():
     assert run(program) == "[]"
 
 
+def test_what_asks_for_nothing_trains_as_without_trireme():
+    """The same bits, and an import that costs about as much. Processor time: machines that run other things too are slow by the clock."""
+    program = """
+        import time
+        begin = time.process_time()
+        import torch, transformers
+        from transformers import Trainer, TrainingArguments
+        seconds = time.process_time() - begin
+
+        import hashlib, sys
+        torch.manual_seed(1)
+        shape = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
+        model = transformers.BertForSequenceClassification(transformers.BertConfig(vocab_size=50, **shape))
+        data = [dict(input_ids=torch.arange(i, i + 5), labels=torch.tensor(i % 2)) for i in range(16)]
+        arguments = TrainingArguments("out", use_cpu=True, max_steps=3, report_to=[], disable_tqdm=True, save_strategy="no")
+        Trainer(model, arguments, train_dataset=data).train()
+        bits = b"".join(tensor.numpy().tobytes() for tensor in model.state_dict().values())
+        print("trireme._huggingface.hook" in sys.modules, seconds, hashlib.sha256(bits).hexdigest())
+    """
+    without, with_it = (run(program, TORCH_DEVICE_BACKEND_AUTOLOAD=each).splitlines()[-1].split() for each in "01")
+    assert (without[0], with_it[0]) == ("False", "True")
+    assert without[2] == with_it[2]
+    assert float(with_it[1]) < float(without[1]) + 1.5
+
+
 def test_argparse_is_left_alone():
     program = """
         import argparse, torch, transformers
@@ -216,6 +241,11 @@ def test_an_accelerator_that_asks(how):
     assert run(PREPARE.format(before=before, precision="no"), **env) == "trireme.optim False"
 
 
+def test_an_accelerator_with_all_of_it_turned_off():
+    env = {"TRIREME_AUTO": "1", "TRIREME_DISABLE": "1", "TRIREME_BF16": "emulate", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"}
+    assert run(PREPARE.format(before="", precision="bf16"), **env) == "torch.optim.adamw True"
+
+
 @pytest.mark.parametrize(("choice", "autocast"), [("emulate", "False"), ("native", "True")])
 def test_bf16_follows_the_plan(choice, autocast):
     program = PREPARE.format(before="", precision="bf16")
@@ -244,20 +274,120 @@ def test_a_missing_seam_is_told_when_it_is_needed():
     assert "Misfit" in last and "accelerate.state has no PartialState._prepare_backend" in last and "are known to fit" in last
 
 
-def test_processes_that_would_train_alone():
-    from types import SimpleNamespace
+def test_a_patch_that_failed_is_told_when_it_is_needed():
+    """By the flag that asks for it: -W ignore turns the warning off."""
+    program = """
+        import sys, torch
+        from trireme._huggingface import hook
+        hook.TARGETS = {**hook.TARGETS, "accelerate.state": ("trireme._huggingface.for_accelerate", "no_such_function")}
+        from transformers import TrainingArguments
+        TrainingArguments("out", use_cpu=True)
+        print("not asked for")
+        TrainingArguments("out", use_cpu=True, ddp_backend="ccl")
+    """
+    done = attempt(program)
+    assert done.stdout.strip() == "not asked for"
+    last = done.stderr.strip().splitlines()[-1]
+    assert "Misfit" in last and "accelerate.state stays as it is: AttributeError" in last
 
-    from trireme._huggingface import for_transformers
 
-    arguments = SimpleNamespace(distributed_state=SimpleNamespace(num_processes=1))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PMI_SIZE", "3")
-        patch.delenv("WORLD_SIZE", raising=False)
-        with pytest.raises(ValueError, match="3 processes were launched, but .*--use_cpu"):
-            for_transformers._refuse_to_train_alone(arguments, SimpleNamespace(type="cpu"))
-        for_transformers._refuse_to_train_alone(arguments, SimpleNamespace(type="cuda"))
-        patch.setenv("TRIREME_ALONE", "1")
-        for_transformers._refuse_to_train_alone(arguments, SimpleNamespace(type="cpu"))
+def test_what_the_seams_read_may_be_gone():
+    """As long as nothing is asked for."""
+    program = """
+        import accelerate
+        from transformers import TrainingArguments
+        from trireme._huggingface import for_transformers
+
+        class Arguments:
+            _setup_devices = property(lambda self: "a device")
+
+        for_transformers._hand_over_timeout(Arguments)
+        print(Arguments()._setup_devices)
+        plain = accelerate.Accelerator.__init__.__wrapped__
+
+        def without_native_amp(self, *args, **kwargs):
+            plain(self, *args, **kwargs)
+            del self.native_amp
+
+        accelerate.Accelerator.__init__ = without_native_amp
+        from trireme._huggingface import for_accelerate
+        for_accelerate._follow_bf16_plan(accelerate.Accelerator)
+        print(accelerate.Accelerator(cpu=True).device)
+    """
+    assert run(program).splitlines() == ["a device", "cpu"]
+
+
+# ---- Processes that would train alone ----
+
+# accelerate's state as 1.13 and later make it without --use_cpu: the backend that was named, and no kind of distribution.
+ALONE = """
+    import accelerate.state, torch.distributed as dist
+    from transformers import TrainingArguments
+
+    accelerate.state.PartialState._prepare_backend = lambda self, cpu=False, sagemaker=False, backend=None: (backend, accelerate.state.DistributedType.NO)
+    {before}
+    print(TrainingArguments("out", {more}).device)
+"""
+MPI = {"PMI_RANK": "1", "PMI_SIZE": "3", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "3"}
+SLURM = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "3", "SLURM_LOCALID": "0", "SLURM_STEP_TASKS_PER_NODE": "3"}
+EITHER, CCL = "Give --use_cpu (or --no_cuda) or --ddp_backend ccl.", "Give --ddp_backend ccl."
+GROUP_OF_TWO = "dist.init_process_group, dist.get_world_size, dist.get_rank = lambda **options: None, lambda *group: 2, lambda *group: 0"
+
+
+@pytest.mark.parametrize(
+    ("env", "before", "more", "remedy"),
+    [
+        (MPI, "", "", EITHER),
+        (MPI, "", "ddp_backend='gloo'", EITHER),  # accelerate asks for the size of a group that was not made
+        (RANK, GROUP_OF_TWO, "ddp_backend='gloo'", EITHER),  # the group is there, and no model is put into DDP
+        (SLURM, "", "", CCL),
+        (SLURM, "", "use_cpu=True", CCL),
+    ],
+    ids=["mpirun", "gloo under mpirun", "gloo under torchrun", "Slurm", "Slurm with --use_cpu"],
+)
+def test_processes_that_would_train_alone(env, before, more, remedy):
+    program = ALONE.format(before=before, more=more)
+    last = attempt(program, **env).stderr.strip().splitlines()[-1]
+    count = 2 if env is RANK else 3
+    assert last.startswith(f"ValueError: trireme: {count} processes were launched, but the Trainer would train alone in each of them") and remedy in last
+    if more != "ddp_backend='gloo'" or env is RANK:
+        assert run(program, **env, TRIREME_ALONE="1") == "cpu"
+
+
+def test_other_errors_stay():
+    """Where the processes would train together, whatever stops them is not about training alone."""
+    program = """
+        import accelerate.state
+        from transformers import TrainingArguments
+        TrainingArguments("out", use_cpu=True, ddp_backend="gloo").device
+    """
+    done = attempt(program, **{**MPI, "MPI_LOCALNRANKS": "1"})
+    assert "MASTER_ADDR" in done.stderr.strip().splitlines()[-1] and "train alone" not in done.stderr
+
+
+# ---- bf16 without --use_cpu, which transformers refuses ----
+
+BF16 = """
+    import torch.distributed as dist
+    from transformers import TrainingArguments
+    dist.init_process_group, dist.get_world_size, dist.get_rank = lambda **options: None, lambda *group: 2, lambda *group: 0
+    print(TrainingArguments("out", bf16=True, {more}).use_cpu)
+"""
+
+
+def test_bf16_of_several_processes_without_a_word_about_cpus():
+    """Hugging Face's example for Kubernetes: torchrun run_qa.py ... --bf16"""
+    last = attempt(BF16.format(more=""), **RANK).stderr.strip().splitlines()[-1]
+    assert last.startswith("ValueError: trireme: 2 processes were launched, but nothing says that they train on CPUs") and EITHER in last
+    for env in ({}, {**RANK, "TRIREME_ALONE": "1"}):
+        last = attempt(BF16.format(more=""), **env).stderr.strip().splitlines()[-1]
+        assert "bf16/gpu" in last and "trireme" not in last
+
+
+@pytest.mark.parametrize("env", [{}, RANK], ids=["alone", "together"])
+def test_what_means_the_cpu_needs_no_use_cpu(env):
+    assert run(BF16.format(more="ddp_backend='ccl'"), **env) == "True"
+    assert run(BF16.format(more=""), **env, TRIREME_AUTO="1") == "True"
 
 
 # ---- The hook ----

@@ -36,12 +36,13 @@ print(importlib.metadata.version("oneccl_bind_pt") >= "1.12", dist.is_backend_av
 
 
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun (Debian: mpich)")
-def test_the_guides_line_puts_an_mpirun_on_the_path(installed, tmp_path):
+@pytest.mark.parametrize("package", ["oneccl_bindings_for_pytorch", "torch_ccl"])
+def test_the_guides_line_puts_an_mpirun_on_the_path(installed, tmp_path, package):
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "python3").symlink_to(sys.executable)
     (folder / "mpirun").symlink_to(shutil.which("mpirun"))
-    script = f"set -eu; PATH={folder}-elsewhere:/bin-nowhere; hash -r; I_MPI_ROOT={tmp_path}; source {installed}/oneccl_bindings_for_pytorch/env/setvars.sh"
+    script = f"set -eu; PATH={folder}-elsewhere:/bin-nowhere; hash -r; I_MPI_ROOT={tmp_path}; source {installed}/{package}/env/setvars.sh"
     shell = shutil.which("bash")
     found = subprocess.run([shell, "-c", f"{script}; command -v mpirun"], capture_output=True, text=True)
     assert found.stdout.strip() == str(folder / "mpirun"), found.stderr

@@ -13,8 +13,6 @@ INSTEAD = {
     "OnDevice": 'use torch.device("meta") as a context',
     "compatible_mode": "it made programs for CUDA run on xpu; Trireme is for CPUs",
     "compile": COMPILE,
-    "cpu.amp": 'use torch.autocast("cpu", dtype=torch.bfloat16)',
-    "cpu.autocast": 'use torch.autocast("cpu", dtype=torch.bfloat16)',
     "cpu.launch": "start processes with torchrun or mpirun; " + THREADS,
     "cpu.runtime": THREADS,
     "cpu.tpp": "intel_extension_for_pytorch.fast_bert is there",

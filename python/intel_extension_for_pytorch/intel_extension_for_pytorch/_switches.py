@@ -25,6 +25,16 @@ def enable_onednn_fusion(enabled: bool = True) -> None:
     torch.jit.enable_onednn_fusion(enabled)
 
 
+class autocast(torch.autocast):  # type: ignore[misc]  # noqa: N801  Intel's name
+    """``with ipex.cpu.autocast():`` torch.autocast of the CPU, in bf16 where that is faster than fp32 (see ``trireme.bf16_plan``)."""
+
+    def __init__(self, enabled: bool = True, dtype: torch.dtype = torch.bfloat16, cache_enabled: bool | None = None) -> None:
+        if enabled and dtype == torch.bfloat16 and not (plan := bf16_plan()).native:
+            say_once(f"ipex.cpu.autocast: {plan}")
+            enabled = False
+        super().__init__("cpu", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
+
+
 class FP32MathMode(enum.IntEnum):
     FP32 = 0
     TF32 = 1

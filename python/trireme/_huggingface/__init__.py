@@ -14,6 +14,7 @@ from datetime import timedelta
 __all__ = ["Misfit", "asked", "patch_trainer"]
 
 TRUE = ("1", "true", "yes", "on", "y", "t")
+SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")  # by which accelerate knows how many processes there are
 
 
 class Misfit(RuntimeError):
@@ -47,7 +48,12 @@ class Asked:
         return self.ccl or self.optimized()
 
     def raise_misfits(self) -> None:
-        if self.anything() and self.misfits:
+        if self.anything():
+            self.raise_misfits_at_once()
+
+    def raise_misfits_at_once(self) -> None:
+        """Where something is asked for that is not written down here, because the seam that would have is what does not fit."""
+        if self.misfits:
             raise Misfit("trireme: " + "; ".join(self.misfits))
 
 
@@ -65,7 +71,7 @@ def is_true(name: str) -> bool:
 
 def launched_processes(env: Mapping[str, str]) -> int:
     """How many processes a launcher started for this job. (Slurm's variables are set in a batch script too, where one process runs.)"""
-    for name in ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"):
+    for name in SIZES:
         if env.get(name, "").isdigit():
             return int(env[name])
     if env.get("SLURM_STEP_NUM_TASKS", "").isdigit() and "SLURM_PROCID" in env:

@@ -1,15 +1,16 @@
-"""The seams in accelerate, 1.1 to 1.15: the process's state, where the group is made, and the Accelerator, through which every model and
-optimizer passes. accelerate 1.12 was the last that knew ccl."""
+"""The seams in accelerate, 1.1 to 1.15: the process's state, where the group is made, the Accelerator, through which every model and optimizer
+passes, and `accelerate launch`. accelerate 1.12 was the last that knew ccl and ipex."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import types
 from typing import Any
 
 from trireme import _launch
-from trireme._huggingface import Asked, asked, launched_processes, of
+from trireme._huggingface import Asked, asked, is_true, launched_processes, of
 
 VERSIONS = "1.1 to 1.15"
 
@@ -40,6 +41,7 @@ def _choose_group(cls: Any) -> None:
         if kwargs.get("backend") is None and _takes_ccl_by_itself():
             kwargs["backend"] = "ccl"
         if kwargs.get("backend") == "ccl":
+            asked.raise_misfits_at_once()
             if os.environ.get("CCL_WORKER_COUNT") == "0":  # how `accelerate launch` says that it would not choose ccl by itself
                 del os.environ["CCL_WORKER_COUNT"]
             _launch.fill(os.environ)
@@ -95,9 +97,11 @@ def computes_in_fp32(wanted: Asked, device: Any, mixed_precision: str) -> bool:
     """Whether bf16 was asked for that would be slower than fp32 here."""
     if not wanted.anything() or mixed_precision != "bf16" or getattr(device, "type", "") != "cpu":
         return False
-    from trireme import bf16_plan
+    from trireme._optimize import bf16_plan, is_off
     from trireme._optimize.report import say_once
 
+    if is_off():
+        return False
     plan = bf16_plan()
     if not plan.native:
         say_once(str(plan))
@@ -111,7 +115,7 @@ def _follow_bf16_plan(cls: Any) -> None:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         asked.raise_misfits()
         original(self, *args, **kwargs)
-        if self.native_amp and computes_in_fp32(asked, self.device, self.state.mixed_precision):
+        if asked.anything() and self.native_amp and computes_in_fp32(asked, self.device, self.state.mixed_precision):
             self.native_amp = False
 
     cls.__init__ = __init__
@@ -143,11 +147,11 @@ def _optimize_optimizers(cls: Any) -> None:
         import torch
 
         if _is_ours(self) and isinstance(optimizer, torch.optim.Optimizer) and not getattr(optimizer, "_is_accelerate_prepared", False):
-            from trireme._optimize import optimizers
+            from trireme._optimize import is_off, optimizers
             from trireme._optimize.report import say_once
 
             models = getattr(self, "_models", None) or [torch.nn.Module()]
-            if line := optimizers.optimize(optimizer, models[-1]):
+            if not is_off() and (line := optimizers.optimize(optimizer, models[-1])):
                 say_once(line)
         return original(self, optimizer, *args, **kwargs)
 
@@ -163,3 +167,44 @@ def _replace_ipex(cls: Any, name: str) -> None:
         return args if _is_ours(self) else original(self, *args)
 
     setattr(cls, name, prepare)
+
+
+# ---- accelerate launch ----
+
+
+def patch_config(module: types.ModuleType) -> None:
+    """The configurations that the guides print have `ipex_config: {ipex: true}`, which accelerate refuses from 1.13 on. As a field it becomes the
+    launcher's ``args.ipex``, like the fields beside it."""
+    cls = getattr(module, "ClusterConfig", None)
+    if cls is None or "ipex_config" in cls.__dataclass_fields__:
+        return
+    cls.__dataclass_fields__["ipex_config"] = dataclasses.field(default=None)
+    original = cls.__init__
+
+    @functools.wraps(original)
+    def __init__(self: Any, *args: Any, ipex_config: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        self.ipex_config = ipex_config or {}
+        original(self, *args, **kwargs)
+
+    cls.__init__ = __init__
+
+
+def patch_launcher(module: types.ModuleType) -> None:
+    """What a configuration says of ipex and ccl reaches the script, whether Intel's packages are there or not. From 1.10 to 1.12 accelerate reads
+    ``args.ipex`` where intel_extension_for_pytorch is installed, though no option makes it."""
+    original = getattr(module, "prepare_simple_launcher_cmd_env", None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def prepare_simple_launcher_cmd_env(args: Any) -> Any:
+        if not hasattr(args, "ipex"):
+            args.ipex = is_true("ACCELERATE_USE_IPEX")
+        command, env = original(args)
+        if args.ipex:
+            env["ACCELERATE_USE_IPEX"] = "true"
+        if getattr(args, "mpirun_hostfile", None) is not None and getattr(args, "mpirun_ccl", None):
+            env["CCL_WORKER_COUNT"] = str(args.mpirun_ccl)
+        return command, env
+
+    module.prepare_simple_launcher_cmd_env = prepare_simple_launcher_cmd_env  # type: ignore[attr-defined]

@@ -6,6 +6,7 @@
 | ``--use_ipex`` | left after 4.52 | a field of TrainingArguments; accelerate's Accelerator then optimizes (for_accelerate) |
 | ``--ddp_backend ccl`` | no longer a choice from 5.1 on | a choice |
 | ``--ddp_timeout`` | never reached a group of CPUs | handed to accelerate's state |
+| ``--bf16`` | refused without ``--use_cpu``, also where there is nothing but CPUs | ``--ddp_backend ccl`` sets ``use_cpu`` there |
 | resuming on several processes | an optimizer's state is loaded to "cpu:0", which torch does not know | torch.load knows it |
 """
 
@@ -20,14 +21,12 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
-from trireme._huggingface import asked, is_true, launched_processes, of
+from trireme._huggingface import SIZES, asked, is_true, launched_processes, of
 
 VERSIONS = "4.46 to 5.22"
 
-HOW_TO_TRAIN_TOGETHER = (
-    "the Trainer would train alone in each of them, as if the others were not there. Give --use_cpu (or --no_cuda), or --ddp_backend ccl, or set "
-    "ACCELERATE_USE_CPU=1. If they are meant to train alone, set TRIREME_ALONE=1"
-)
+ALONE = "the Trainer would train alone in each of them, as if the others were not there"
+REFUSED = "nothing says that they train on CPUs, without which transformers refuses --bf16, and accelerate from 1.13 on lets each of them train alone"
 
 
 @dataclasses.dataclass
@@ -105,6 +104,8 @@ def _add_choice(cls: Any) -> None:
 
 
 def _take_flags(cls: Any, added: list[str]) -> None:
+    import torch
+
     original = cls.__post_init__
 
     @functools.wraps(original)
@@ -113,35 +114,68 @@ def _take_flags(cls: Any, added: list[str]) -> None:
         asked.raise_misfits()
         if asked.anything():
             load_on_numbered_cpus()
-        if "no_cuda" in added and self.no_cuda:
+        if "no_cuda" in added and self.no_cuda or (asked.ccl or asked.automatic()) and not torch.accelerator.is_available():
             self.use_cpu = True
-        original(self)
+        try:
+            original(self)
+        except ValueError as error:
+            if "bf16/gpu" in str(error) and not torch.accelerator.is_available() and (count := launched_together()) > 1:
+                raise ValueError(how_to_train_together(count, REFUSED, self)) from error
+            raise
 
     cls.__post_init__ = __post_init__
 
 
 def _hand_over_timeout(cls: Any) -> None:
     """While the devices are set up, and the group with them, accelerate's state can see the timeout."""
+    import torch
+
     original = vars(cls)["_setup_devices"]
 
     def _setup_devices(self: Any) -> Any:
-        asked.timeout = datetime.timedelta(seconds=float(self.ddp_timeout)) if self.ddp_timeout else None
+        seconds = self.ddp_timeout if asked.anything() else None
+        asked.timeout = datetime.timedelta(seconds=float(seconds)) if seconds else None
         try:
             device = original.__get__(self, type(self))
+        except ValueError:  # torch's: a backend was named, no group was made, and accelerate asks for its size
+            refuse_to_train_alone(self, on_cpu=not torch.accelerator.is_available())
+            raise
         finally:
             asked.timeout = None
-        _refuse_to_train_alone(self, device)
+        refuse_to_train_alone(self, on_cpu=getattr(device, "type", "") == "cpu")
         return device
 
     cls._setup_devices = property(_setup_devices)
 
 
-def _refuse_to_train_alone(arguments: Any, device: Any) -> None:
-    count = launched_processes(os.environ)
-    state = getattr(arguments, "distributed_state", None)
-    is_alone = state is not None and getattr(state, "num_processes", 1) == 1
-    if count > 1 and is_alone and getattr(device, "type", "") == "cpu" and not is_true("TRIREME_ALONE"):
-        raise ValueError(f"trireme: {count} processes were launched, but {HOW_TO_TRAIN_TOGETHER}.")
+# ---- Processes that a launcher started, and that would not find each other ----
+
+
+def launched_together() -> int:
+    """How many were launched that are meant to train together."""
+    return 1 if is_true("TRIREME_ALONE") else launched_processes(os.environ)
+
+
+def refuse_to_train_alone(arguments: Any, on_cpu: bool) -> None:
+    """A state without a kind of distribution may have a group all the same (accelerate 1.13 and later, `--ddp_backend gloo`): its models are not put into
+    DDP."""
+    if not on_cpu or (count := launched_together()) <= 1:
+        return
+    from accelerate import PartialState
+
+    state = PartialState._shared_state
+    if state.get("num_processes") == 1 or state.get("distributed_type") == "NO":
+        raise ValueError(how_to_train_together(count, ALONE, arguments))
+
+
+def how_to_train_together(count: int, problem: str, arguments: Any) -> str:
+    """Names the flags that help and were not given. Slurm's variables are known to --ddp_backend ccl, not to accelerate."""
+    names_cpu = getattr(arguments, "use_cpu", False) or getattr(arguments, "no_cuda", False) or is_true("ACCELERATE_USE_CPU")
+    can_be_counted = any(name in os.environ for name in SIZES)
+    flags = ["--use_cpu (or --no_cuda)"] if can_be_counted and not names_cpu else []
+    flags += ["--ddp_backend ccl"] if getattr(arguments, "ddp_backend", None) != "ccl" else []
+    remedy = f"Give {' or '.join(flags)}" if flags else "Make the arguments before any Accelerator: its state is for one process"
+    return f"trireme: {count} processes were launched, but {problem}. {remedy}. If they are meant to train alone, set TRIREME_ALONE=1."
 
 
 @functools.cache

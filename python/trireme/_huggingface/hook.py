@@ -11,6 +11,8 @@ import types
 import warnings
 from collections.abc import Sequence
 
+from trireme._huggingface import asked
+
 # The module, and what changes it: a function of the module, by its own module's name.
 TARGETS = {
     "transformers.training_args": ("trireme._huggingface.for_transformers", "patch_arguments"),
@@ -18,6 +20,8 @@ TARGETS = {
     "transformers.trainer": ("trireme._huggingface.for_transformers", "patch_trainer"),
     "accelerate.state": ("trireme._huggingface.for_accelerate", "patch_state"),
     "accelerate.accelerator": ("trireme._huggingface.for_accelerate", "patch_accelerator"),
+    "accelerate.commands.config.config_args": ("trireme._huggingface.for_accelerate", "patch_config"),
+    "accelerate.utils.launch": ("trireme._huggingface.for_accelerate", "patch_launcher"),
 }
 
 
@@ -37,13 +41,16 @@ def install() -> None:
 
 
 def patch(module: types.ModuleType) -> None:
-    """Never raises: an import of transformers must not fail because of this."""
+    """Never raises: an import of transformers must not fail because of this. A flag that asks for what was not patched is told: warnings are easily
+    turned off."""
     where, name = TARGETS[module.__name__]
     try:
         getattr(importlib.import_module(where), name)(module)
     except Exception as error:
+        what = f"{module.__name__} stays as it is: {type(error).__name__}: {error}"
+        asked.misfits.append(what)
         with contextlib.suppress(Warning):  # which python -W error raises
-            warnings.warn(f"trireme: {module.__name__} stays as it is: {type(error).__name__}: {error}", stacklevel=2)
+            warnings.warn(f"trireme: {what}", stacklevel=2)
 
 
 class _Finder(importlib.abc.MetaPathFinder):

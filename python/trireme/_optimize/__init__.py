@@ -39,9 +39,13 @@ def optimize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None, d
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"trireme.optimize takes a torch.nn.Module, not {type(model).__name__}")
-    if os.environ.get("TRIREME_DISABLE", "0") != "1":
+    if not is_off():
         _say(model, _optimize(model, optimizer, dtype))
     return model if optimizer is None else (model, optimizer)
+
+
+def is_off() -> bool:
+    return os.environ.get("TRIREME_DISABLE", "0") == "1"
 
 
 def _optimize(model: nn.Module, optimizer: torch.optim.Optimizer | None, dtype: torch.dtype | None) -> list[str]:

@@ -3,9 +3,10 @@
 from typing import Any
 
 from intel_extension_for_pytorch._absent import missing
-from intel_extension_for_pytorch.cpu import runtime
+from intel_extension_for_pytorch._switches import autocast
+from intel_extension_for_pytorch.cpu import amp, runtime
 
-__all__ = ["runtime"]
+__all__ = ["amp", "autocast", "runtime"]
 
 
 def __getattr__(name: str) -> Any:
