@@ -206,6 +206,50 @@ def test_training_with_split_weights(monkeypatch):
 
 
 @runs_bf16
+@pytest.mark.parametrize("first", ["wrapped", "wrapped outside", "optimized"])
+def test_ddp_goes_on_to_synchronise(monkeypatch, capfd, group, first):
+    """A parameter that changes its type loses the hooks by which DDP learns of its gradient."""
+    monkeypatch.setenv("TRIREME_BF16", "native")
+    model, buckets = make("bert", "ForSequenceClassification"), []
+    optimizer = torch.optim.AdamW(model.parameters())
+    if first == "optimized":
+        trireme.optimize(model, optimizer, torch.bfloat16)
+    model = torch.nn.parallel.DistributedDataParallel(model, find_unused_parameters=True)
+
+    def count(state, bucket):
+        buckets.append(1)
+        future = torch.futures.Future()
+        future.set_result(bucket.buffer())
+        return future
+
+    model.register_comm_hook(None, count)
+    if first != "optimized":
+        trireme.optimize(model if first == "wrapped" else model.module, optimizer, torch.bfloat16)
+        assert "bf16: the parameters stay fp32: call optimize before" in capfd.readouterr().err
+    train_once(model, INPUTS)
+    assert buckets, "no gradient was reduced"
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16 if first == "optimized" else torch.float32}
+
+
+@runs_bf16
+@pytest.mark.parametrize("trains", [True, False], ids=["training", "evaluation"])
+def test_buffers_stay_as_they_are(monkeypatch, trains):
+    """The frequencies of rotary positions are no weights: rounded to bf16, they are other positions."""
+    monkeypatch.setenv("TRIREME_BF16", "native")
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(vocab_size=100, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4)
+    model = transformers.LlamaForCausalLM(config).train(trains)
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    assert any(buffer.is_floating_point() for buffer in before.values())
+    trireme.optimize(model, torch.optim.AdamW(model.parameters()) if trains else None, dtype=torch.bfloat16)
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+    after = dict(model.named_buffers())
+    assert before.keys() == after.keys()
+    for name, buffer in before.items():
+        assert after[name].dtype == buffer.dtype and torch.equal(after[name], buffer), name
+
+
+@runs_bf16
 def test_a_model_that_trains_without_its_optimizer_stays_fp32(monkeypatch, capfd):
     monkeypatch.setenv("TRIREME_BF16", "native")
     model = trireme.optimize(make("bert"), dtype=torch.bfloat16)

@@ -13,23 +13,6 @@ import trireme
 from trireme._optimize import encoders, layers
 
 
-@pytest.fixture
-def packed(monkeypatch):
-    """How often an encoder ran packed."""
-    calls = []
-    real = encoders._packed
-    monkeypatch.setattr(encoders, "_packed", lambda *args: calls.append(1) or real(*args))
-    return calls
-
-
-@pytest.fixture
-def group(tmp_path):
-    """A process group of one."""
-    torch.distributed.init_process_group("gloo", store=torch.distributed.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
-    yield
-    torch.distributed.destroy_process_group()
-
-
 def pair(family="bert", name="Model", **options):
     theirs = make(family, name, **options)
     return trireme.optimize(clone(theirs)), theirs
