@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from .models import LENGTHS, TOLERANCE, assert_close, assert_same_training, batch, clone, make, torch, train_once, transformers
+from .models import FAMILIES, LAYERS, LENGTHS, TOLERANCE, assert_close, assert_same_training, batch, clone, make, torch, train_once, transformers
 
 import trireme
 from trireme._optimize import precision
@@ -181,6 +181,30 @@ def test_autocast_with_instructions(monkeypatch, adapted):
     assert {gradient.dtype for gradient in grads.values()} == {torch.float32}
     assert_close(loss, expected[0], 24 * BF16_EPS)
     assert abs(loss - expected[0]) > 0, "nothing was computed in bf16"
+
+
+# What a value passes on its way through a layer and back is stored about twenty times, each time rounded by half an eps; such errors are
+# independent of each other and add as squares do. Three times that, for sums whose terms cancel: those of the last bias, over four sequences.
+GRADIENT_TOLERANCE = 3 * BF16_EPS / 2 * (20 * LAYERS) ** 0.5
+
+
+@runs_bf16
+@pytest.mark.parametrize("how", ["autocast", "parameters"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gradients(monkeypatch, packed, family, how):
+    """Every one of them, beside those of the model in fp32."""
+    monkeypatch.setenv("TRIREME_BF16", "native")
+    theirs = make(family, "ForSequenceClassification")
+    ours = clone(theirs)
+    if how == "autocast":
+        trireme.optimize(ours)
+    else:
+        trireme.optimize(ours, torch.optim.AdamW(ours.parameters()), torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16, enabled=how == "autocast"):
+        loss, grads = train_once(ours, INPUTS)
+    assert packed
+    assert {gradient.dtype for gradient in grads.values()} == {torch.float32 if how == "autocast" else torch.bfloat16}
+    assert_same_training((loss, {name: gradient.float() for name, gradient in grads.items()}), train_once(theirs, INPUTS), GRADIENT_TOLERANCE)
 
 
 @runs_bf16
