@@ -4,8 +4,9 @@
     .venv/bin/python bench/train_step/run.py [--models minilm,base,large] [--lengths full,squad] [--dtypes fp32,bf16] [--variants ...]
                                              [--rounds 3] [--batches 8] [--threads 2] [--ipex PYTHON] [--json] [--plot] [--targets]
 
-Every variant is a process that holds its own model; they take turns, one step each, so that a noisy machine is noisy for all. A round is
-all batches of a variant once; the figure is the median over rounds of the time per sequence, the first round warms up and is not counted.
+Every variant is a process that holds its own model. First all compute the logits of one batch: a difference ends the run. Then they take turns,
+one step each, so that a noisy machine is noisy for all. A round is all batches of a variant once; the figure is the median over rounds of the
+time per sequence, the first round warms up and is not counted.
 The FMA peak takes its turn too: 0.1 s of nothing but fused multiply-adds on all threads before each of trireme's steps, the median of a case.
 torch pads to 384; `grouped` pads to the longest of a batch of similar lengths; trireme computes no padding. `trireme-fp32` stands beside
 bf16, `deterministic` is trireme with TRIREME_DETERMINISTIC=1. --ipex names the Python of an environment with intel-extension-for-pytorch
@@ -17,6 +18,7 @@ For a CPU without bf16 instructions, on one that has them: ONEDNN_MAX_CPU_ISA=AV
 
 import argparse
 import json
+import math
 import os
 import pathlib
 import statistics
@@ -24,7 +26,7 @@ import subprocess
 import sys
 
 from targets import check
-from workload import MODELS
+from workload import MODELS, Model
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -82,12 +84,31 @@ class Worker:
         }
 
 
+def compare_answers(workers: list[Worker], model: Model, dtype: str) -> None:
+    """Ends the program if a variant's logits are not those of the first, which is torch where it is measured."""
+    allowed = allowed_difference(model, dtype)
+    wanted, *others = [(worker.variant, sum(worker.ask("check")["logits"], [])) for worker in workers]
+    for variant, logits in others:
+        difference = math.dist(logits, wanted[1]) / math.hypot(*wanted[1])
+        if not difference <= allowed:  # also NaN
+            sys.exit(f"{variant}: its logits differ from those of {wanted[0]} by {difference:.1e} of their size, {allowed:.1e} is allowed")
+
+
+def allowed_difference(model: Model, dtype: str) -> float:
+    """Relative. In fp32 two orders of a sum of n terms differ by about eps sqrt(n), here of at most 4 hidden ones; a layer has a dozen such sums, whose
+    errors add at worst. In bf16 what a layer stores is rounded by half an eps, a dozen times; these errors are independent. Twice that."""
+    if dtype == "fp32":
+        return 2 * 2**-23 * math.sqrt(4 * model.hidden) * 12 * model.layers
+    return 2 * 2**-8 * math.sqrt(12 * model.layers)
+
+
 def measure(model: str, lengths: str, dtype: str, arguments: argparse.Namespace) -> dict[str, dict]:
     left_out = {"grouped"} if lengths == "full" else set()
     left_out |= {"trireme-fp32"} if dtype == "fp32" else set()
     variants = [variant for variant in arguments.variants if variant not in left_out]
     python = {variant: arguments.ipex if variant == "ipex" else sys.executable for variant in variants}
     workers = [Worker(python[variant], variant, model, lengths, dtype, arguments.threads, arguments.batches) for variant in variants]
+    compare_answers(workers, MODELS[model], dtype)
     for _ in range(arguments.rounds + 1):
         for worker in workers:
             worker.rounds.append([])

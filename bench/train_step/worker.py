@@ -1,5 +1,5 @@
-"""One way to train, in a process of its own: answers "step" on stdin with the seconds that a step took, "memory" with its peak in bytes, "fma"
-with what the machine can do at this moment.
+"""One way to train, in a process of its own: answers "check" on stdin with the logits of a batch, without dropout and before any step, "step" with
+the seconds that a step took, "memory" with its peak in bytes, "fma" with what the machine can do at this moment.
 
     worker.py --variant torch|grouped|compile|ipex|trireme --model base --lengths squad --dtype fp32 --threads 2 --batches 8
 """
@@ -13,7 +13,7 @@ import sys
 import time
 
 import torch
-from workload import FULL_LENGTH, MODELS, batches
+from workload import CHECKED_LENGTHS, FULL_LENGTH, MODELS, batches
 
 
 def make_model(name: str) -> torch.nn.Module:
@@ -72,6 +72,16 @@ class Training:
         self.batches = [make_batch(each, max(each) if grouped else FULL_LENGTH) for each in self.lengths]
         self.next = 0
 
+    def check(self) -> dict:
+        """Of a batch that is the same for every variant, at the places of tokens alone."""
+        inputs = make_batch(CHECKED_LENGTHS, FULL_LENGTH)
+        present = inputs["attention_mask"].bool()
+        self.model.eval()
+        with torch.no_grad(), self.autocast():
+            result = self.model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], token_type_ids=inputs["token_type_ids"])
+        self.model.train()
+        return {"logits": [logits[present].float().tolist() for logits in (result.start_logits, result.end_logits)]}
+
     def step(self) -> dict:
         i, self.next = self.next % len(self.batches), self.next + 1
         begin = time.perf_counter()
@@ -96,7 +106,9 @@ def main() -> None:
     training = Training(arguments)
     print(json.dumps({"batches": len(training.batches)}), file=answers)
     for line in sys.stdin:
-        if line.strip() == "step":
+        if line.strip() == "check":
+            print(json.dumps(training.check()), file=answers)
+        elif line.strip() == "step":
             print(json.dumps(training.step()), file=answers)
         elif line.strip() == "memory":
             print(json.dumps({"bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}), file=answers)

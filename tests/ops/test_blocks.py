@@ -103,6 +103,32 @@ def test_only_what_is_wanted(name):
         compare(name, inputs, bound(FP32, 4 * INNER + TOKENS))
 
 
+@pytest.mark.parametrize("dtype", [FP32, BF16])
+@pytest.mark.parametrize("name", CASES)
+def test_no_tokens(name, dtype, monkeypatch):
+    """Nothing comes of nothing, and parameters get gradients of 0."""
+    monkeypatch.setitem(globals(), "CU_SEQLENS", CU_SEQLENS[:1])
+    tokens, *weights = CASES[name][2](dtype, FP32)
+    inputs = [x[:0].detach().requires_grad_() if name == "attention" else x for x in weights]
+    inputs.insert(0, tokens[:0].detach().requires_grad_())
+    y = CASES[name][0](*inputs)
+    assert y.shape == inputs[0].shape
+    y.sum().backward()
+    assert all(x.grad.eq(0).all() and x.grad.shape == x.shape for x in inputs)
+
+
+def test_queries_that_see_nothing():
+    """A bias of minus infinity hides keys; where it hides all of them the result and its gradients are 0."""
+    q, k, v = attention_inputs()
+    bias = torch.zeros(1, 1, 13, 13)
+    bias[..., 1, :] = bias[..., 4, 3:] = -torch.inf
+    y = ops.attention(q, k, v, CU_SEQLENS, bias, scale=0.3)
+    hidden = torch.tensor([1, 9])  # the second of each sequence but that of one token
+    assert y[hidden].eq(0).all() and y.isfinite().all()
+    y.sum().backward()
+    assert q.grad[hidden].eq(0).all() and all(x.grad.isfinite().all() for x in (q, k, v))
+
+
 # ---- torch.autocast ----
 
 

@@ -29,16 +29,17 @@ PREFIXES = {"bert": "Bert", "roberta": "Roberta", "xlm_roberta": "XLMRoberta", "
 
 def config_of(family, dropout=0.0, **others):
     cls = getattr(transformers, f"{PREFIXES[family]}Config")
+    others = {"max_position_embeddings": 64, "pad_token_id": 1, **others}
     if family == "distilbert":
         return cls(
-            vocab_size=VOCABULARY, dim=HIDDEN, n_heads=4, n_layers=LAYERS, hidden_dim=4 * HIDDEN, max_position_embeddings=64,
-            dropout=dropout, attention_dropout=dropout, qa_dropout=dropout, seq_classif_dropout=dropout, pad_token_id=1, **others,
+            vocab_size=VOCABULARY, dim=HIDDEN, n_heads=4, n_layers=LAYERS, hidden_dim=4 * HIDDEN,
+            dropout=dropout, attention_dropout=dropout, qa_dropout=dropout, seq_classif_dropout=dropout, **others,
         )  # fmt: skip
     if family == "electra":
         others = {"embedding_size": 16, "summary_last_dropout": dropout, **others}
     return cls(
         vocab_size=VOCABULARY, hidden_size=HIDDEN, num_attention_heads=4, num_hidden_layers=LAYERS, intermediate_size=4 * HIDDEN,
-        max_position_embeddings=64, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, pad_token_id=1, **others,
+        hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, **others,
     )  # fmt: skip
 
 

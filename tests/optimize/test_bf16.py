@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from .models import LENGTHS, TOLERANCE, assert_close, assert_same_training, batch, clone, make, torch, train_once, transformers
+from .models import FAMILIES, LAYERS, LENGTHS, TOLERANCE, assert_close, assert_same_training, batch, clone, make, torch, train_once, transformers
 
 import trireme
 from trireme._optimize import precision
@@ -183,6 +183,30 @@ def test_autocast_with_instructions(monkeypatch, adapted):
     assert abs(loss - expected[0]) > 0, "nothing was computed in bf16"
 
 
+# What a value passes on its way through a layer and back is stored about twenty times, each time rounded by half an eps; such errors are
+# independent of each other and add as squares do. Three times that, for sums whose terms cancel: those of the last bias, over four sequences.
+GRADIENT_TOLERANCE = 3 * BF16_EPS / 2 * (20 * LAYERS) ** 0.5
+
+
+@runs_bf16
+@pytest.mark.parametrize("how", ["autocast", "parameters"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gradients(monkeypatch, packed, family, how):
+    """Every one of them, beside those of the model in fp32."""
+    monkeypatch.setenv("TRIREME_BF16", "native")
+    theirs = make(family, "ForSequenceClassification")
+    ours = clone(theirs)
+    if how == "autocast":
+        trireme.optimize(ours)
+    else:
+        trireme.optimize(ours, torch.optim.AdamW(ours.parameters()), torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16, enabled=how == "autocast"):
+        loss, grads = train_once(ours, INPUTS)
+    assert packed
+    assert {gradient.dtype for gradient in grads.values()} == {torch.float32 if how == "autocast" else torch.bfloat16}
+    assert_same_training((loss, {name: gradient.float() for name, gradient in grads.items()}), train_once(theirs, INPUTS), GRADIENT_TOLERANCE)
+
+
 @runs_bf16
 def test_training_with_split_weights(monkeypatch):
     """The lower halves are with the optimizer: together they are the fp32 weights, and a step too small for bf16 is not lost."""
@@ -203,6 +227,50 @@ def test_training_with_split_weights(monkeypatch):
     fp32 = make("bert", "ForSequenceClassification", seed=9)
     fp32.load_state_dict(model.state_dict())
     assert torch.equal(fp32.classifier.weight, model.classifier.weight.float())
+
+
+@runs_bf16
+@pytest.mark.parametrize("first", ["wrapped", "wrapped outside", "optimized"])
+def test_ddp_goes_on_to_synchronise(monkeypatch, capfd, group, first):
+    """A parameter that changes its type loses the hooks by which DDP learns of its gradient."""
+    monkeypatch.setenv("TRIREME_BF16", "native")
+    model, buckets = make("bert", "ForSequenceClassification"), []
+    optimizer = torch.optim.AdamW(model.parameters())
+    if first == "optimized":
+        trireme.optimize(model, optimizer, torch.bfloat16)
+    model = torch.nn.parallel.DistributedDataParallel(model, find_unused_parameters=True)
+
+    def count(state, bucket):
+        buckets.append(1)
+        future = torch.futures.Future()
+        future.set_result(bucket.buffer())
+        return future
+
+    model.register_comm_hook(None, count)
+    if first != "optimized":
+        trireme.optimize(model if first == "wrapped" else model.module, optimizer, torch.bfloat16)
+        assert "bf16: the parameters stay fp32: call optimize before" in capfd.readouterr().err
+    train_once(model, INPUTS)
+    assert buckets, "no gradient was reduced"
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16 if first == "optimized" else torch.float32}
+
+
+@runs_bf16
+@pytest.mark.parametrize("trains", [True, False], ids=["training", "evaluation"])
+def test_buffers_stay_as_they_are(monkeypatch, trains):
+    """The frequencies of rotary positions are no weights: rounded to bf16, they are other positions."""
+    monkeypatch.setenv("TRIREME_BF16", "native")
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(vocab_size=100, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4)
+    model = transformers.LlamaForCausalLM(config).train(trains)
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    assert any(buffer.is_floating_point() for buffer in before.values())
+    trireme.optimize(model, torch.optim.AdamW(model.parameters()) if trains else None, dtype=torch.bfloat16)
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+    after = dict(model.named_buffers())
+    assert before.keys() == after.keys()
+    for name, buffer in before.items():
+        assert after[name].dtype == buffer.dtype and torch.equal(after[name], buffer), name
 
 
 @runs_bf16

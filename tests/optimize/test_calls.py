@@ -2,32 +2,17 @@
 
 import concurrent.futures
 import copy
+import inspect
 import pickle
 import sys
 
 import pytest
 
-from .models import FAMILIES, HIDDEN, LENGTHS, TOLERANCE, VERSION, assert_close, assert_same_training, batch, clone, make, torch, train_once, transformers
+from .models import FAMILIES, HIDDEN, LENGTHS, PREFIXES, TOLERANCE, VERSION, assert_close, assert_same_training, batch, clone, make, torch
+from .models import train_once, transformers
 
 import trireme
-from trireme._optimize import encoders, layers
-
-
-@pytest.fixture
-def packed(monkeypatch):
-    """How often an encoder ran packed."""
-    calls = []
-    real = encoders._packed
-    monkeypatch.setattr(encoders, "_packed", lambda *args: calls.append(1) or real(*args))
-    return calls
-
-
-@pytest.fixture
-def group(tmp_path):
-    """A process group of one."""
-    torch.distributed.init_process_group("gloo", store=torch.distributed.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
-    yield
-    torch.distributed.destroy_process_group()
+from trireme._optimize import encoders, layers, report
 
 
 def pair(family="bert", name="Model", **options):
@@ -152,6 +137,13 @@ def test_decoder_is_left(packed, capfd):
     assert not packed
 
 
+def test_a_causal_configuration_is_left(packed, capfd):
+    ours, theirs = pair(is_causal=True)
+    assert "its configuration says is_causal" in capfd.readouterr().err
+    assert_same_tokens(ours, theirs, batch())
+    assert not packed
+
+
 def test_tuple(packed):
     ours, theirs = pair()
     our, their = ours(**batch(), return_dict=False), theirs(**batch(), return_dict=False)
@@ -160,11 +152,69 @@ def test_tuple(packed):
     assert_close(our[1], their[1])
 
 
-def test_positions_and_types(packed):
+@pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_tuples_are_as_long(family, pooled, packed):
+    if family in ("electra", "distilbert"):
+        ours, theirs = pair(family)
+    else:
+        torch.manual_seed(0)
+        theirs = getattr(transformers, f"{PREFIXES[family]}Model")(make(family).config, add_pooling_layer=pooled)
+        ours = trireme.optimize(clone(theirs))
+    our, their = ours(**batch(), return_dict=False), theirs(**batch(), return_dict=False)
+    assert packed
+    assert [x is None for x in our] == [x is None for x in their]
+    assert ours(**batch()).keys() == theirs(**batch()).keys()
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["of each", "shared"])
+def test_positions_and_types(shared, packed):
     ours, theirs = pair()
-    inputs = {**batch(), "token_type_ids": batch(seed=2)["input_ids"] % 2, "position_ids": torch.arange(max(LENGTHS)).flip(0)[None]}
+    types = batch(seed=2)["input_ids"] % 2
+    inputs = {**batch(), "token_type_ids": types[:1] if shared else types, "position_ids": torch.arange(max(LENGTHS)).flip(0)[None]}
     assert_same_tokens(ours, theirs, inputs)
     assert packed
+
+
+def takes_anything(family, head):
+    return "kwargs" in inspect.signature(getattr(transformers, PREFIXES[family] + head).forward).parameters
+
+
+TRAINED = ("ForSequenceClassification", "ForQuestionAnswering", "ForMaskedLM", "ForTokenClassification")
+
+
+@pytest.mark.parametrize(("family", "head"), [(family, head) for family in FAMILIES for head in TRAINED if takes_anything(family, head)])
+def test_what_a_trainer_hands_on(family, head, packed, capfd):
+    """transformers 5's gives a model the number of its labels, which reaches the encoder where the head's forward takes anything."""
+    ours, theirs = pair(family, head)
+    inputs = {**batch(), "num_items_in_batch": torch.tensor(4)}
+    if head == "ForQuestionAnswering":
+        inputs |= {"start_positions": torch.zeros(len(LENGTHS), dtype=torch.long), "end_positions": torch.zeros(len(LENGTHS), dtype=torch.long)}
+    else:
+        inputs["labels"] = torch.arange(len(LENGTHS)) % 2 if head == "ForSequenceClassification" else torch.where(batch()["attention_mask"].bool(), 1, -100)
+    result = train_once(ours, inputs)
+    assert packed
+    if head != "ForQuestionAnswering":  # whose loss is another, see test_heads.py
+        assert_same_training(result, train_once(theirs, inputs))
+    assert "runs transformers' own code" not in capfd.readouterr().err
+
+
+def test_an_argument_that_is_not_packed_is_named(packed, capfd):
+    ours, _ = pair()
+    report.say_once.cache_clear()
+    for _ in range(2):
+        ours(**batch(), output_hidden_states=True)
+    assert capfd.readouterr().err.count("BertModel runs transformers' own code, slower: it was given output_hidden_states") == 1
+    assert not packed
+
+
+def test_packed_calls_are_counted(packed):
+    ours, _ = pair()
+    ours(**batch())
+    ours(**batch(), output_hidden_states=True)
+    ours(**batch())
+    trireme.optimize(ours)
+    assert vars(ours)[encoders.MARK] == len(packed) == 2
 
 
 # ---- Dropout, evaluation, checkpointing ----
@@ -522,6 +572,16 @@ def test_verified(monkeypatch, capfd):
     difference = float(said[0].partition("by at most ")[2].split()[0])
     assert difference <= TOLERANCE * HIDDEN**0.5
     assert ours.training
+
+
+def test_verifying_leaves_each_module_in_its_mode(monkeypatch):
+    """Also those that a user put into another one than the model's."""
+    monkeypatch.setenv("TRIREME_VERIFY", "1")
+    ours, _ = pair(dropout=0.3)
+    ours.encoder.layer[0].eval()
+    modes = [module.training for module in ours.modules()]
+    ours(**batch())
+    assert [module.training for module in ours.modules()] == modes
 
 
 def test_verified_with_a_mask_by_place(monkeypatch, capfd):

@@ -9,6 +9,8 @@ import pytest
 
 from .models import EPS, HIDDEN, TOLERANCE, VERSION, VOCABULARY, assert_close, assert_same_training, batch, clone, torch, train_once, transformers
 
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
 import trireme
 from trireme import ops
 from trireme._optimize import attention
@@ -46,6 +48,7 @@ def masks(length, batch_size):
         "window": window[None, None].expand(full),
         "strictly earlier": causal.tril(-1)[None, None].expand(full),
         "by head": (torch.rand(batch_size, 4, length, length, generator=torch.Generator().manual_seed(0)) < 0.7) | torch.eye(length).bool(),
+        "nothing at all": torch.zeros(full, dtype=torch.bool),
         "numbers": torch.randn(batch_size, 1, length, length, generator=torch.Generator().manual_seed(0)),
     }
 
@@ -68,10 +71,6 @@ def test_attention(name, kv_heads, as_float, packs):
     if packs and name in PACKED_MASKS:
         allowed = mask if mask.dtype == torch.bool else mask == 0
         seen = allowed.any(2)[:, 0].expand(3, 12)
-    elif name == "strictly earlier":
-        seen = torch.arange(12)[None].expand(3, 12) > 0  # the first sees nothing
-    elif name == "causal, left padding":
-        seen = masks(12, 3)[name].any(3)[:, 0]
     weight = torch.randn(3, 12, 4, 16) * seen[..., None, None]
     results = []
     for compute in (ours(packs), theirs):
@@ -83,20 +82,34 @@ def test_attention(name, kv_heads, as_float, packs):
         assert_close(our, their, ATTENTION_TOLERANCE, f"{name}: {what}")
 
 
+@has_registry
+@pytest.mark.parametrize("packs", [True, False], ids=["packed", "padded"])
+def test_a_mask_of_minus_infinity(packs):
+    """A place that sees nothing gets nothing, and gives no gradient."""
+    mask = torch.zeros(3, 1, 12, 12).masked_fill(~masks(12, 3)["strictly earlier"], -torch.inf)
+    inputs = [torch.randn(3, 4, 12, 16, requires_grad=True) for _ in range(3)]
+    out = ours(packs)(Layer(True), *inputs, mask)
+    assert out[:, 0].eq(0).all() and out.isfinite().all()
+    out.sum().backward()
+    assert inputs[0].grad[:, :, 0].eq(0).all() and all(x.grad.isfinite().all() for x in inputs)
+
+
 def ours(packs):
     return lambda *args: attention.attention(packs, *args)[0]
 
 
 def theirs(layer, q, k, v, mask):
     k, v = (x.repeat_interleave(layer.num_key_value_groups, 1) for x in (k, v))
-    return torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None).transpose(1, 2)
+    # In steps: torch's fused kernel loses the sum of a row of lowest numbers, and has 1 for every probability in its backward pass.
+    with sdpa_kernel(SDPBackend.MATH):
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None).transpose(1, 2)
 
 
 @pytest.mark.parametrize("name", masks(12, 3))
 def test_what_a_mask_says(name):
     mask = masks(12, 3)[name]
     if mask is not None:
-        assert (attention.pattern_of(mask) is not None) == (name in PACKED_MASKS), name
+        assert (attention.pattern_of(mask) is not None) == (name in PACKED_MASKS or name == "nothing at all"), name
 
 
 def test_a_changed_mask_is_read_again():
@@ -193,6 +206,24 @@ def test_model(name, left):
     ours = trireme.optimize(clone(theirs))
     inputs = language_batch(left)
     assert_same_training(train_once(ours, inputs), train_once(theirs, inputs))
+
+
+@has_registry
+@pytest.mark.parametrize("reentrant", [False, True], ids=["non-reentrant", "reentrant"])
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_gradient_checkpointing(name, reentrant, monkeypatch):
+    """The same bits as without: what is computed again is drawn again."""
+    torch.manual_seed(0)
+    model = trireme.optimize(MODELS[name](dropout=0.3).train())
+    model.enable_input_require_grads()
+    kept = train_once(model, language_batch())
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
+    calls, real = [], ops.attention
+    monkeypatch.setattr(ops, "attention", lambda *args, **options: calls.append(options["dropout_p"]) or real(*args, **options))
+    recomputed = train_once(model, language_batch())
+    assert calls == [0.3] * 4, "each of two layers runs forward twice, with dropout"
+    assert_same_training(recomputed, kept, 0.0)
+    assert train_once(model, language_batch(), seed=4)[0] != kept[0], "nothing was dropped"
 
 
 @has_registry

@@ -35,7 +35,7 @@ def labels_for(head, inputs):
 
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
 @pytest.mark.parametrize(("family", "head"), HEADS, ids=[head for _, head in HEADS])
-def test_head(family, head, left):
+def test_head(family, head, left, packed):
     theirs = make(family, head)
     ours = trireme.optimize(clone(theirs))
     if head.endswith("ForQuestionAnswering"):
@@ -43,6 +43,7 @@ def test_head(family, head, left):
     else:
         inputs = labels_for(head, batch(left=left))
         assert_same_training(train_once(ours, inputs), train_once(theirs, inputs))
+    assert bool(packed) == (not left)  # on the left the first place, which heads read, is padding
 
 
 def check_question_answering(ours, theirs, left):

@@ -1,11 +1,12 @@
 // Attention of one sequence and one key head, per ISA level.
 //
-// Forward, for a block of kQueryRows query rows q (scaled) and all S keys:
-//   s = q k^T;  p = exp(s - max of the row);  p dropped;  out = p v / sum of the row
-// Backward, with the log-sum-exp L of each row and delta = sum over d of out_gradient out, which is sum over j of p_dropped
-// dp:
-//   p = exp(q k^T - L);  dp = out_gradient v^T, dropped like p;  ds = p (dp - delta)
+// Forward, for a block of kQueryRows query rows q (scaled) and all S keys, with the largest score m of each row:
+//   s = q k^T;  p = exp(s - m);  p dropped;  out = p v / sum of the row
+// Backward, with the logarithm l of that sum and delta = sum over d of out_gradient out, which is sum over j of p_dropped dp:
+//   p = exp(q k^T - m - l);  dp = out_gradient v^T, dropped like p;  ds = p (dp - delta)
 //   dv += p_dropped^T out_gradient;  dk += ds^T q;  dq = scale ds k
+// m and l are not added up: where m is the lowest number there is, as in a row that a mask hides, l would be rounded off.
+// A row whose scores are all minus infinity sees nothing: its result and its p are 0, which m = infinity says.
 #include "trireme/kernels/gemm-inl.h"
 #include "trireme/kernels/random-inl.h"
 
@@ -108,7 +109,7 @@ void move_heads(Heads<const T> from, Heads<T> to, int64_t begin, int64_t end, in
 
 template <class T>
 void attend(const AttentionShape& shape, int64_t sequence, int64_t kv_head, Heads<const T> q, Heads<const T> k,
-            Heads<const T> v, Heads<T> out, float* log_sum_exp, float* workspace) {
+            Heads<const T> v, Heads<T> out, float* softmax, float* workspace) {
   const int64_t begin = shape.cu_seqlens[sequence], length = shape.cu_seqlens[sequence + 1] - begin;
   const int64_t size = shape.head_size, depth = whole_vectors(size), keys = whole_vectors(length);
   Arena arena{workspace};
@@ -137,11 +138,15 @@ void attend(const AttentionShape& shape, int64_t sequence, int64_t kv_head, Head
         if (rows.bias) add_bias(row, rows.bias + (query + i) * rows.bias_stride, visible);
         hide_tail(row, visible);
         const float largest = max_of(row, whole_vectors(visible));
+        const float shift = largest == -__builtin_inff() ? 0 : largest;
         const float total = shape.dropout.active()
-                                ? exp_row<true>(row, rows, query + i, visible, whole_vectors(seen), largest)
-                                : exp_row<false>(row, rows, query + i, visible, whole_vectors(seen), largest);
-        log_sum_exp[head * shape.tokens() + begin + query + i] = largest + __builtin_logf(total);
-        inverse[i] = shape.dropout.scale / total;
+                                ? exp_row<true>(row, rows, query + i, visible, whole_vectors(seen), shift)
+                                : exp_row<false>(row, rows, query + i, visible, whole_vectors(seen), shift);
+        const int64_t at = head * shape.tokens() + begin + query + i;
+        const bool sees_nothing = total == 0;
+        softmax[at] = sees_nothing ? __builtin_inff() : largest;
+        softmax[shape.heads * shape.tokens() + at] = sees_nothing ? 0 : __builtin_logf(total);
+        inverse[i] = sees_nothing ? 0 : shape.dropout.scale / total;
       }
       gemm_rows<false>(count, depth, seen, {scores, keys, 1}, v_rows, depth, result, depth);
       for (int64_t i = 0; i < count; ++i)
@@ -161,7 +166,7 @@ void copy_rows(const T* from, int64_t from_stride, int64_t rows, int64_t columns
 // scores, dp -> p dropped and scaled, ds. See the head of the file.
 template <bool with_dropout>
 TRIREME_INLINE void softmax_gradient_row(float* scores, float* dp, const Rows& rows, int64_t query, int64_t visible,
-                                         int64_t whole, float log_sum_exp, float delta) {
+                                         int64_t whole, float largest, float log_sum, float delta) {
   const float scale = rows.dropout->scale;
   int64_t end = whole_vectors(visible);
   for (int64_t block = 0; block < end; block += kDropoutColumns) {
@@ -173,7 +178,7 @@ TRIREME_INLINE void softmax_gradient_row(float* scores, float* dp, const Rows& r
     for (int i = 0; i < kDropoutColumns; i += kLanes) {
       if (block + i >= end) break;
       int64_t j = block + i;
-      Floats p = exp(load(scores + j) - log_sum_exp), gradient = load(dp + j);
+      Floats p = exp(load(scores + j) - largest - log_sum), gradient = load(dp + j);
       Floats dropped = p;
       if constexpr (with_dropout) {
         dropped = keep(bits, i, rows.dropout->threshold, p * scale);
@@ -215,7 +220,7 @@ void unpack_rows(const float* from, int64_t stride, int64_t rows, int64_t column
 // heads.
 template <class T>
 void attend_backward(const AttentionShape& shape, int64_t sequence, int64_t kv_head, Heads<const T> q, Heads<const T> k,
-                     Heads<const T> v, Heads<const T> out, const float* log_sum_exp, Heads<const T> out_gradient,
+                     Heads<const T> v, Heads<const T> out, const float* softmax, Heads<const T> out_gradient,
                      const AttentionGradients<T>& gradients, float* bias_sums, float* workspace) {
   const int64_t begin = shape.cu_seqlens[sequence], length = shape.cu_seqlens[sequence + 1] - begin;
   const int64_t size = shape.head_size, depth = whole_vectors(size), keys = whole_vectors(length);
@@ -249,15 +254,16 @@ void attend_backward(const AttentionShape& shape, int64_t sequence, int64_t kv_h
       gemm_panels(count, whole_vectors(seen), keys, size, {o_gradient, depth, 1}, v_panels, dp, keys);
       for (int64_t i = 0; i < count; ++i) {
         const int64_t visible = rows.visible(query + i);
-        const float lse = log_sum_exp[head * shape.tokens() + token + i];
+        const int64_t at = head * shape.tokens() + token + i;
+        const float largest = softmax[at], log_sum = softmax[shape.heads * shape.tokens() + at];
         const float delta = dot(out_gradient.at(token + i, head), out.at(token + i, head), size);
         float *row = scores + i * keys, *dp_row = dp + i * keys;
         if (rows.bias) add_bias(row, rows.bias + (query + i) * rows.bias_stride, visible);
         hide_tail(row, visible);
         if (shape.dropout.active())
-          softmax_gradient_row<true>(row, dp_row, rows, query + i, visible, whole_vectors(seen), lse, delta);
+          softmax_gradient_row<true>(row, dp_row, rows, query + i, visible, whole_vectors(seen), largest, log_sum, delta);
         else
-          softmax_gradient_row<false>(row, dp_row, rows, query + i, visible, whole_vectors(seen), lse, delta);
+          softmax_gradient_row<false>(row, dp_row, rows, query + i, visible, whole_vectors(seen), largest, log_sum, delta);
       }
       gemm_rows<true>(seen, depth, count, {scores, 1, keys}, o_gradient, depth, v_gradient, depth);
       gemm_rows<true>(seen, depth, count, {dp, 1, keys}, q_rows, depth, k_gradient, depth);

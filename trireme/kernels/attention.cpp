@@ -71,6 +71,7 @@ constexpr int64_t kStageBytes = 1 << 20;
 
 template <class T>
 Plan plan_of(const AttentionShape& shape, int64_t longest, int64_t q_matrices, int64_t kv_matrices, bool apart) {
+  if (shape.sequences() == 0) return {0, 0, 0};
   const int64_t rows = q_matrices * (shape.heads / shape.kv_heads) + kv_matrices;
   const int64_t head_bytes = rows * longest * shape.head_size * static_cast<int64_t>(sizeof(T));
   const int64_t wanted = std::min(shape.sequences() * shape.kv_heads / (8 * omp_get_max_threads()), kStageBytes / head_bytes);
@@ -150,7 +151,7 @@ void sum_over_sequences(const std::vector<float>& from, int64_t width, int64_t f
 
 template <class T>
 void attention_forward(const AttentionShape& shape, Heads<const T> q, Heads<const T> k, Heads<const T> v, Heads<T> out,
-                       float* log_sum_exp) {
+                       float* softmax) {
   int64_t longest = check(shape);
   const std::vector<float> zeros(shape.heads * shape.head_size);
   const AttentionShape biased = with_biases(shape, zeros.data());
@@ -164,14 +165,14 @@ void attention_forward(const AttentionShape& shape, Heads<const T> q, Heads<cons
     const Heads<const T> q_rows = rows_of(q, group), k_rows = rows_of(k, 1), v_rows = rows_of(v, 1);
     const Heads<T> out_rows = staging ? stage.room(group) : out;
     for (int64_t head = turn.first; head < turn.last; ++head)
-      attend(biased, turn.sequence, head, q_rows, k_rows, v_rows, out_rows, log_sum_exp, workspace);
+      attend(biased, turn.sequence, head, q_rows, k_rows, v_rows, out_rows, softmax, workspace);
     if (staging) stage.scatter(out_rows, out, group);
   });
 }
 
 template <class T>
 void attention_backward(const AttentionShape& shape, Heads<const T> q, Heads<const T> k, Heads<const T> v,
-                        Heads<const T> out, const float* log_sum_exp, Heads<const T> out_gradient,
+                        Heads<const T> out, const float* softmax, Heads<const T> out_gradient,
                         AttentionGradients<T> gradients) {
   int64_t longest = check(shape);
   const std::vector<float> zeros(shape.heads * shape.head_size);
@@ -191,7 +192,7 @@ void attention_backward(const AttentionShape& shape, Heads<const T> q, Heads<con
     AttentionGradients<T> made = gradients;
     if (staging) made.q = stage.room(group), made.k = stage.room(1), made.v = stage.room(1);
     for (int64_t head = turn.first; head < turn.last; ++head)
-      attend(biased, turn.sequence, head, q_rows, k_rows, v_rows, out_rows, log_sum_exp, out_gradient_rows, made,
+      attend(biased, turn.sequence, head, q_rows, k_rows, v_rows, out_rows, softmax, out_gradient_rows, made,
              &bias_sums[turn.sequence * width], workspace);
     if (!staging) return;
     stage.scatter(made.q, gradients.q, group);

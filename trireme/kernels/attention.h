@@ -3,7 +3,7 @@
 //
 // The tokens of all sequences lie end to end; sequence b is tokens cu_seqlens[b] to cu_seqlens[b + 1]. No S x S matrix is
 // ever in memory: a block of query rows meets all keys of its sequence in a buffer that fits the cache, forward, and again
-// backward from the saved log-sum-exp of each row. One task is a sequence and a key head; a task owns what it writes, so the
+// backward from two saved numbers of each row. One task is a sequence and a key head; a task owns what it writes, so the
 // bits do not depend on the number of threads.
 #pragma once
 
@@ -61,11 +61,13 @@ struct AttentionShape {
   int64_t tokens() const { return cu_seqlens.back(); }
 };
 
-// T is float or bfloat16; the arithmetic is float. log_sum_exp has [heads, tokens] elements. An empty sequence or a shape
-// that does not fit is an InvalidArgument, before anything is written.
+// T is float or bfloat16; the arithmetic is float. A query whose scores are all minus infinity sees no key, and its result is 0.
+// `softmax` has [2, heads, tokens] elements for the backward pass: the largest score m of each row, then the logarithm of the
+// sum of exp(score - m); infinity and 0 where no key is seen. An empty sequence or a shape that does not fit is an
+// InvalidArgument, before anything is written; no sequences at all are fine.
 template <class T>
 void attention_forward(const AttentionShape& shape, Heads<const T> q, Heads<const T> k, Heads<const T> v, Heads<T> out,
-                       float* log_sum_exp);
+                       float* softmax);
 
 // The gradients of the projections' biases are written where the pointers are not null.
 template <class T>
@@ -79,12 +81,12 @@ struct AttentionGradients {
 // Gradients from that of the output; there is none for what is added to the scores.
 template <class T>
 void attention_backward(const AttentionShape& shape, Heads<const T> q, Heads<const T> k, Heads<const T> v,
-                        Heads<const T> out, const float* log_sum_exp, Heads<const T> out_gradient,
+                        Heads<const T> out, const float* softmax, Heads<const T> out_gradient,
                         AttentionGradients<T> gradients);
 
 // The same in double, one row at a time.
 void attention_forward_ref(const AttentionShape& shape, Heads<const float> q, Heads<const float> k, Heads<const float> v,
-                           Heads<float> out, float* log_sum_exp);
+                           Heads<float> out, float* softmax);
 void attention_backward_ref(const AttentionShape& shape, Heads<const float> q, Heads<const float> k, Heads<const float> v,
                             Heads<const float> out_gradient, AttentionGradients<float> gradients);
 

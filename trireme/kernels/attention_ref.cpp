@@ -1,4 +1,5 @@
 // Attention as the formula says, in double: every score of a row, then its softmax.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -12,14 +13,14 @@ namespace {
 struct Row {
   std::vector<double> probability;  // before dropout
   std::vector<double> kept;         // the scale of what dropout keeps, 0 elsewhere
-  double log_sum_exp;
+  double largest, log_sum;
 };
 
 Row softmax_row(const AttentionShape& shape, int64_t sequence, int64_t head, int64_t query, Heads<const float> q,
                 Heads<const float> k) {
   const int64_t begin = shape.cu_seqlens[sequence], length = shape.cu_seqlens[sequence + 1] - begin;
   const int64_t keys = shape.causal ? query + 1 : length, kv_head = head / (shape.heads / shape.kv_heads);
-  Row row{std::vector<double>(keys), std::vector<double>(keys), 0};
+  Row row{std::vector<double>(keys), std::vector<double>(keys), 0, 0};
   double largest = -std::numeric_limits<double>::infinity(), total = 0;
   for (int64_t j = 0; j < keys; ++j) {
     double score = 0;
@@ -32,9 +33,14 @@ Row softmax_row(const AttentionShape& shape, int64_t sequence, int64_t head, int
     row.probability[j] = score;
     largest = std::max(largest, score);
   }
+  const double infinity = std::numeric_limits<double>::infinity();
+  const bool sees_nothing =
+      std::all_of(row.probability.begin(), row.probability.end(), [&](double score) { return score == -infinity; });
+  if (sees_nothing) largest = infinity;
   for (double& each : row.probability) total += each = std::exp(each - largest);
-  for (double& each : row.probability) each /= total;
-  row.log_sum_exp = largest + std::log(total);
+  for (double& each : row.probability) each /= sees_nothing ? 1 : total;
+  row.largest = largest;
+  row.log_sum = sees_nothing ? 0 : std::log(total);
   for (int64_t j = 0; j < keys; ++j) {
     bool kept = keeps_ref(shape.dropout, static_cast<uint32_t>(head), static_cast<uint32_t>(begin + query),
                           static_cast<uint32_t>(j));
@@ -54,11 +60,12 @@ void for_each_row(const AttentionShape& shape, const Body& body) {
 }  // namespace
 
 void attention_forward_ref(const AttentionShape& shape, Heads<const float> q, Heads<const float> k, Heads<const float> v,
-                           Heads<float> out, float* log_sum_exp) {
+                           Heads<float> out, float* softmax) {
   for_each_row(shape, [&](int64_t sequence, int64_t head, int64_t query) {
     const Row row = softmax_row(shape, sequence, head, query, q, k);
     const int64_t begin = shape.cu_seqlens[sequence], kv_head = head / (shape.heads / shape.kv_heads);
-    log_sum_exp[head * shape.tokens() + begin + query] = static_cast<float>(row.log_sum_exp);
+    softmax[head * shape.tokens() + begin + query] = static_cast<float>(row.largest);
+    softmax[(shape.heads + head) * shape.tokens() + begin + query] = static_cast<float>(row.log_sum);
     for (int64_t d = 0; d < shape.head_size; ++d) {
       double sum = 0;
       for (size_t j = 0; j < row.kept.size(); ++j)

@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -30,7 +31,7 @@ struct Call {
     out_gradient = draw(shape.tokens() * heads * size, seed + 1);
     out.resize(out_gradient.size());
     gradients.resize(qkv.size());
-    log_sum_exp.resize(heads * shape.tokens());
+    softmax.resize(2 * heads * shape.tokens());
   }
 
   static std::vector<T> draw(int64_t n, uint32_t seed) {
@@ -57,12 +58,12 @@ struct Call {
   }
 
   void run() {
-    attention_forward<T>(shape, q(), k(), v(), output(out.data()), log_sum_exp.data());
-    attention_backward<T>(shape, q(), k(), v(), output<const T>(out.data()), log_sum_exp.data(),
+    attention_forward<T>(shape, q(), k(), v(), output(out.data()), softmax.data());
+    attention_backward<T>(shape, q(), k(), v(), output<const T>(out.data()), softmax.data(),
                           output<const T>(out_gradient.data()), gradient_parts());
   }
   void run_ref() {
-    attention_forward_ref(shape, q(), k(), v(), output(out.data()), log_sum_exp.data());
+    attention_forward_ref(shape, q(), k(), v(), output(out.data()), softmax.data());
     attention_backward_ref(shape, q(), k(), v(), output<const float>(out_gradient.data()), gradient_parts());
   }
 
@@ -70,7 +71,7 @@ struct Call {
   AttentionShape shape;
   int64_t width;
   std::vector<T> qkv, out, out_gradient, gradients;
-  std::vector<float> log_sum_exp;
+  std::vector<float> softmax;
 };
 
 double norm(const std::vector<float>& x) {
@@ -104,7 +105,7 @@ void expect_matches_reference(Call<float> call, const std::string& what) {
   call.run();
   reference.run_ref();
   expect_close(call.out, reference.out, kTolerance, what + ": out");
-  expect_close(call.log_sum_exp, reference.log_sum_exp, kTolerance, what + ": log_sum_exp");
+  expect_close(call.softmax, reference.softmax, kTolerance, what + ": softmax");
   expect_close(call.gradients, reference.gradients, 4 * kTolerance, what + ": gradients");
 }
 
@@ -142,13 +143,13 @@ TEST_P(AttentionTest, BiasesOfTheProjections) {
   reference.run_ref();
   for (size_t i = 0; i < reference.gradients.size(); ++i) expected[i % call.width] += reference.gradients[i];
 
-  attention_forward<float>(call.shape, call.q(), call.k(), call.v(), call.output(call.out.data()), call.log_sum_exp.data());
+  attention_forward<float>(call.shape, call.q(), call.k(), call.v(), call.output(call.out.data()), call.softmax.data());
   AttentionGradients<float> parts = call.gradient_parts();
   parts.q_bias = gradients.data();
   parts.k_bias = gradients.data() + q_width;
   parts.v_bias = gradients.data() + q_width + kv_width;
   attention_backward<float>(call.shape, call.q(), call.k(), call.v(), call.output<const float>(call.out.data()),
-                            call.log_sum_exp.data(), call.output<const float>(call.out_gradient.data()), parts);
+                            call.softmax.data(), call.output<const float>(call.out_gradient.data()), parts);
   expect_close(call.out, reference.out, kTolerance, "out");
   expect_close(call.gradients, reference.gradients, 4 * kTolerance, "gradients");
   // A sum over 211 tokens of gradients with those errors.
@@ -191,6 +192,41 @@ TEST_P(AttentionTest, Bias) {
   for (size_t i = 0; i < bias.size(); i += 3) bias[i] = -std::numeric_limits<float>::infinity();
   call.shape.causal = false;
   expect_matches_reference(call, "with a mask in it");
+}
+
+// Rows in which a mask hides every key. With minus infinity nothing is seen: the result is 0, and so is its share of the
+// gradients. With the lowest number there is the scores are lost in it, and all keys are seen alike.
+TEST_P(AttentionTest, RowsThatAMaskHides) {
+  const int64_t longest = 40;
+  const std::vector<int64_t> hidden_rows = {0, 3, 24, 39};
+  for (float low : {-std::numeric_limits<float>::infinity(), std::numeric_limits<float>::lowest()}) {
+    std::vector<float> bias(longest * longest);
+    for (size_t i = 0; i < bias.size(); i += 3) bias[i] = low;
+    for (int64_t row : hidden_rows) std::fill_n(bias.begin() + row * longest, longest, low);
+    for (double p : {0.0, 0.25}) {
+      Call<float> call({longest, 7}, 2, 1, 32), reference({longest, 7}, 2, 1, 32);
+      call.shape.bias = reference.shape.bias = {bias.data(), 0, 0, longest};
+      call.shape.dropout = reference.shape.dropout = make_dropout(p, 3);
+      call.run();
+      reference.run_ref();
+      expect_close(call.out, reference.out, kTolerance, str("out, mask ", low, ", dropout ", p));
+      expect_close(call.gradients, reference.gradients, 4 * kTolerance, str("gradients, mask ", low, ", dropout ", p));
+      for (int64_t row : hidden_rows) EXPECT_EQ(call.out[row * 64] == 0, reference.out[row * 64] == 0) << row;
+    }
+  }
+}
+
+TEST_P(AttentionTest, NoSequences) {
+  Call<float> call({}, 2, 1, 32);
+  std::vector<float> bias_gradients(call.width, 1.0f);
+  AttentionGradients<float> parts = call.gradient_parts();
+  parts.q_bias = bias_gradients.data();
+  parts.k_bias = bias_gradients.data() + 64;
+  parts.v_bias = bias_gradients.data() + 96;
+  attention_forward<float>(call.shape, call.q(), call.k(), call.v(), call.output(call.out.data()), call.softmax.data());
+  attention_backward<float>(call.shape, call.q(), call.k(), call.v(), call.output<const float>(call.out.data()),
+                            call.softmax.data(), call.output<const float>(call.out_gradient.data()), parts);
+  EXPECT_EQ(bias_gradients, std::vector<float>(call.width));
 }
 
 // The scores' maximum is subtracted: they may be far beyond what exp can take.

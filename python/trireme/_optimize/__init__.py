@@ -32,7 +32,7 @@ def optimize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None, d
     fused one of trireme.optim, the same object. ``dtype=torch.bfloat16`` gives the model bf16 parameters where the CPU has instructions for
     it (see ``bf16_plan``), else nothing changes.
 
-    Names, state_dict, save_pretrained, hooks, DDP, FSDP2, gradient checkpointing and adapters keep working: what is not what it seems falls
+    Names, state_dict, save_pretrained, hooks, DDP, FSDP, gradient checkpointing and adapters keep working: what is not what it seems falls
     back, part by part. The memory of large CPU tensors is kept from step to step, in all of the process. Says once, on stderr, what was
     replaced and what was left. ``TRIREME_DISABLE=1`` turns it all off, ``TRIREME_VERIFY=1`` compares an encoder's first batch with
     transformers' own code.

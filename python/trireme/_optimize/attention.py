@@ -124,25 +124,26 @@ def _ours(
     packing, bias = packing_of((batch, length), None), None
     if mask is not None:
         pattern = pattern_of(mask) if packs else None
-        if pattern is None:
+        tokens = None if pattern is None else _packing(pattern, batch, length)
+        if tokens is None:
             bias = _as_bias(mask)
         else:
-            packing, causal = _packing(pattern, batch, length) or packing, pattern.causal
+            packing, causal = tokens, pattern.causal
     q, k, v = (packing.pack(x.transpose(1, 2)) for x in (query, key, value))
     return packing.unpack(ops.attention(q, k, v, packing.cu_seqlens, bias, scale=scale, causal=causal, dropout_p=dropout))
 
 
 def _packing(pattern: Pattern, batch: int, length: int) -> Packing | None:
+    """None where nothing is present."""
     present = pattern.present
     return packing_of((batch, length), None if present is None else present.expand(batch, length))
 
 
 def _as_bias(mask: torch.Tensor) -> torch.Tensor:
-    lowest = torch.finfo(torch.float32).min
+    """As torch has it, a place that sees nothing gets zeros from a mask of bools, and from one of the lowest numbers there are the mean of all."""
     if mask.dtype == torch.bool:
-        return torch.zeros(mask.shape, dtype=torch.float32).masked_fill(~mask, lowest)
-    # Not minus infinity: a row that sees nothing would be NaN.
-    return mask.to(torch.float32).clamp(min=lowest).contiguous()
+        return torch.zeros(mask.shape, dtype=torch.float32).masked_fill(~mask, -torch.inf)
+    return mask.to(torch.float32).contiguous()
 
 
 def in_steps(

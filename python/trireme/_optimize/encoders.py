@@ -15,10 +15,12 @@ from trireme._optimize.families import FAMILIES, Family
 from trireme._optimize.packing import Packing, packing_of
 from trireme._optimize.report import say_once
 
-MARK = "_trireme_packed"  # on a module that optimize() was asked for
+MARK = "_trireme_packed"  # on a module that optimize() was asked for: how many of its calls ran packed
 
 # Arguments that the packed way takes; any other that is given sends the call to transformers' own code.
 TAKEN = {"self", "input_ids", "attention_mask", "token_type_ids", "position_ids", "return_dict"}
+# Those that change nothing in an encoder: a Trainer's, for the loss, which heads hand on to everything below them, and a decoder's.
+TAKEN |= {"num_items_in_batch", "use_cache", "cache_position"}
 
 
 def family_of(module: nn.Module) -> Family | None:
@@ -39,6 +41,8 @@ def why_not(module: nn.Module, family: Family) -> str | None:
         return "it is a decoder"
     if getattr(config, "position_embedding_type", "absolute") != "absolute":
         return f"its positions are {config.position_embedding_type}"
+    if getattr(config, "is_causal", False):
+        return "its configuration says is_causal"
     return next((f"a parameter is {p.dtype} on {p.device}" for p in module.parameters() if not _is_ours(p)), None)
 
 
@@ -48,7 +52,7 @@ def _is_ours(x: torch.Tensor) -> bool:
 
 def enable(module: nn.Module, family: Family) -> None:
     _replace_forwards(family)
-    setattr(module, MARK, True)
+    vars(module).setdefault(MARK, 0)
     precision.follow_plan(module)
 
 
@@ -109,7 +113,9 @@ def _run_layers(model: nn.Module, family: Family, x: torch.Tensor, packing: Pack
 
 def _is_usual(model: nn.Module, given: dict[str, Any]) -> bool:
     """Whether a call asks for nothing but what the packed way gives."""
-    if any(value is not None and value is not False for name, value in given.items() if name not in TAKEN):
+    others = sorted(name for name, value in given.items() if name not in TAKEN and value is not None and value is not False)
+    if others:
+        say_once(f"{type(model).__name__} runs transformers' own code, slower: it was given {', '.join(others)}")
         return False
     config = model.config
     if config.output_attentions or config.output_hidden_states or "input_ids" not in given or given["input_ids"].dim() != 2:
@@ -149,13 +155,14 @@ def _model_forward(original: Any, family: Family) -> Any:
 
     @functools.wraps(original)
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        if getattr(self, MARK, False):
+        if MARK in vars(self):
             given = signature.bind(self, *args, **kwargs).arguments
             given.update(given.pop("kwargs", {}))
             given = {name: value for name, value in given.items() if value is not None}
             packing = _packing(self, family, given)
             if packing is not None:
                 verify.once(self, original, args, kwargs, given.get("attention_mask"), lambda: _packed(self, family, given, packing))
+                vars(self)[MARK] += 1
                 return _packed(self, family, given, packing)
         return original(self, *args, **kwargs)
 
@@ -174,7 +181,11 @@ def _packed(model: nn.Module, family: Family, given: dict[str, Any], packing: Pa
     as_dict = given.get("return_dict")
     if as_dict is None:
         as_dict = getattr(model.config, "return_dict", True)
-    return result if as_dict else result.to_tuple()
+    if as_dict:
+        return result
+    # Up to transformers 4 a model that was made without its pooler gives None in its place.
+    without_pooler = hasattr(model, "pooler") and pooler is None and int(transformers.__version__.split(".")[0]) < 5
+    return (hidden, None) if without_pooler else result.to_tuple()
 
 
 # ---- Question answering ----
@@ -190,7 +201,7 @@ def _question_answering_forward(original: Any) -> Any:
         call = signature.bind(self, *args, **kwargs)
         given = call.arguments
         mask, ids = given.get("attention_mask"), given.get("input_ids")
-        if not getattr(getattr(self, self.base_model_prefix), MARK, False) or mask is None or ids is None or mask.shape != ids.shape:
+        if not hasattr(getattr(self, self.base_model_prefix), MARK) or mask is None or ids is None or mask.shape != ids.shape:
             return original(self, *args, **kwargs)
         starts, ends = given.pop("start_positions", None), given.pop("end_positions", None)
         result = original(*call.args, **call.kwargs)

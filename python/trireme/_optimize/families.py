@@ -84,7 +84,7 @@ def places(ids: torch.Tensor) -> torch.Tensor:
 
 
 def embed_bert(model: nn.Module, ids: torch.Tensor, given: dict[str, torch.Tensor], pack: Callable) -> torch.Tensor:
-    types = given.get("token_type_ids", torch.zeros_like(ids))
+    types = given.get("token_type_ids", torch.zeros_like(ids)).expand(ids.shape)
     positions = given.get("position_ids", places(ids)).expand(ids.shape)
     embeddings = model.embeddings
     x = None

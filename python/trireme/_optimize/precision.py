@@ -209,10 +209,43 @@ def lower(model: nn.Module, optimizer: torch.optim.Optimizer | None, dtype: torc
         return "bf16: the parameters stay fp32: only a fused optimizer keeps what bf16 rounds off"
     if any(hasattr(param, "placements") for param in model.parameters()):
         return "bf16: the parameters stay fp32: they are sharded (DTensor); use the mixed precision of FSDP"
+    if _is_fsdp1(model) or any(map(_is_watched, model.parameters())):
+        return "bf16: the parameters stay fp32: call optimize before DDP or FSDP, which would no longer see the gradients"
     if optimizer is not None:
         _split(optimizer)
-    model.to(torch.bfloat16)
+    _cast_parameters(model)
     return f"{plan}; parameters are bf16" + ("" if optimizer is None else ", their lower halves are with the optimizer")
+
+
+def _is_fsdp1(model: nn.Module) -> bool:
+    if not torch.distributed.is_available():
+        return False
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    return any(isinstance(module, FullyShardedDataParallel) for module in model.modules())
+
+
+def _is_watched(param: nn.Parameter) -> bool:
+    """Whether somebody holds on to the node that accumulates the parameter's gradient, as DDP does to learn of it. With another type the
+    parameter gets another node. One that nobody holds is gone at once, and with it what was written on it."""
+    if not param.requires_grad:
+        return False
+
+    def notes() -> dict[str, Any]:
+        with torch.enable_grad():
+            return param.expand_as(param).grad_fn.next_functions[0][0].metadata
+
+    notes()["trireme"] = True
+    return notes().pop("trireme", False)
+
+
+def _cast_parameters(model: nn.Module) -> None:
+    """Not the buffers: they are no weights, and rounding them may be ruin, as with the frequencies of rotary positions."""
+    for param in model.parameters():
+        if param.is_floating_point():
+            param.data = param.data.to(torch.bfloat16)
+            if param.grad is not None:
+                param.grad = param.grad.to(torch.bfloat16)
 
 
 def _split(optimizer: Any) -> None:

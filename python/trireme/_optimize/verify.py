@@ -22,13 +22,14 @@ def once(model: nn.Module, original: Callable, args: tuple, kwargs: dict[str, An
     if not is_asked() or getattr(model, DONE, False):
         return
     setattr(model, DONE, True)
-    was_training = model.training
+    training = [module for module in model.modules() if module.training]
     model.eval()
     try:
         with torch.no_grad():
             theirs, ours = original(model, *args, **kwargs)[0], packed()[0]
     finally:
-        model.train(was_training)
+        for module in training:
+            module.training = True
     if mask is not None:
         theirs, ours = theirs[mask.bool()], ours[mask.bool()]
     difference = (theirs - ours).abs().max().item()

@@ -13,11 +13,13 @@ import torch.distributed.checkpoint as checkpoint
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
+import trireme
 from checks import run
 
 GLOO = None
@@ -181,6 +183,71 @@ def check_fsdp2_trains():
             stepper.step()
     for ours, other in zip(model.parameters(), reference.parameters()):
         torch.testing.assert_close(ours.full_tensor(), other, rtol=1e-4, atol=1e-6)
+
+
+def make_encoder():
+    """A small BERT with a head, plain."""
+    import transformers
+
+    torch.manual_seed(7)
+    config = transformers.BertConfig(
+        vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, max_position_embeddings=32,
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    return transformers.BertForSequenceClassification(config)
+
+
+def texts(step):
+    lengths = torch.tensor([5, 1, 3, 2, 5, 4])
+    return {"input_ids": batch(step), "attention_mask": (torch.arange(5) < lengths[:, None]).long(), "labels": lengths % 2}
+
+
+def train_encoder(model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        model(**texts(step)).loss.backward()
+        optimizer.step()
+
+
+def packed_calls(model):
+    return sum(vars(module).get("_trireme_packed", 0) for module in model.modules())
+
+
+def check_fsdp2_of_an_optimized_encoder():
+    mesh = init_device_mesh("cpu", (size(),))
+    reference = DistributedDataParallel(make_encoder())
+    train_encoder(reference)
+    for first in ("optimized", "sharded"):
+        model = make_encoder()
+        if first == "optimized":
+            trireme.optimize(model)
+        for module in (*model.bert.encoder.layer, model):
+            fully_shard(module, mesh=mesh)
+        if first == "sharded":
+            trireme.optimize(model)
+        train_encoder(model)
+        assert packed_calls(model) == 3
+        for ours, other in zip(model.parameters(), reference.parameters()):
+            torch.testing.assert_close(ours.full_tensor(), other, rtol=1e-4, atol=1e-6)
+
+
+def check_fsdp1_of_an_optimized_encoder():
+    reference = DistributedDataParallel(make_encoder())
+    train_encoder(reference)
+    for first in ("optimized", "sharded"):
+        model = make_encoder()
+        if first == "optimized":
+            trireme.optimize(model)
+        policy = ModuleWrapPolicy({type(model.bert.encoder.layer[0])})
+        model = FullyShardedDataParallel(model, auto_wrap_policy=policy, device_id=torch.device("cpu"))
+        if first == "sharded":
+            trireme.optimize(model)
+        train_encoder(model)
+        assert packed_calls(model) == 3
+        with FullyShardedDataParallel.summon_full_params(model):
+            for ours, other in zip(model.parameters(), reference.parameters()):
+                torch.testing.assert_close(ours.view_as(other), other, rtol=1e-4, atol=1e-6)
 
 
 def check_dtensors_are_redistributed():

@@ -61,24 +61,24 @@ std::tuple<Tensor, Tensor> forward(const Tensor& q_, const Tensor& k_, const Ten
   Tensor q = rows_contiguous(q_), k = rows_contiguous(k_), v = rows_contiguous(v_);
   AttentionShape shape = shape_of(q, k, v, cu_seqlens, bias, scale, causal, dropout_of("attention", p, seeds, 0));
   Tensor out = at::empty(q.sizes(), q.options()),
-         lse = at::empty({shape.heads, shape.tokens()}, q.options().dtype(at::kFloat));
+         softmax = at::empty({2, shape.heads, shape.tokens()}, q.options().dtype(at::kFloat));
   with_element_type("attention", q, [&]<class T>(T) {
     kernels::attention_forward<T>(shape, heads<const T>(q), heads<const T>(k), heads<const T>(v), heads<T>(out),
-                                  data<float>(lse));
+                                  data<float>(softmax));
   });
-  return {out, lse};
+  return {out, softmax};
 }
 
 std::tuple<Tensor, Tensor> forward_meta(const Tensor& q, const Tensor&, const Tensor&, const Tensor&, const OptionalTensor&,
                                         double, bool, double, const Tensor&) {
   return {q.new_empty_symint(q.sym_sizes()),
-          q.new_empty_symint({q.sym_size(1), q.sym_size(0)}, at::TensorOptions(at::kFloat))};
+          q.new_empty_symint({2, q.sym_size(1), q.sym_size(0)}, at::TensorOptions(at::kFloat))};
 }
 
 std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& out_gradient_, const Tensor& q_, const Tensor& k_,
-                                            const Tensor& v_, const Tensor& out, const Tensor& lse, const Tensor& cu_seqlens,
-                                            const OptionalTensor& bias, double scale, bool causal, double p,
-                                            const Tensor& seeds) {
+                                            const Tensor& v_, const Tensor& out, const Tensor& softmax,
+                                            const Tensor& cu_seqlens, const OptionalTensor& bias, double scale, bool causal,
+                                            double p, const Tensor& seeds) {
   Tensor q = rows_contiguous(q_), k = rows_contiguous(k_), v = rows_contiguous(v_),
          out_gradient = rows_contiguous(out_gradient_);
   AttentionShape shape = shape_of(q, k, v, cu_seqlens, bias, scale, causal, dropout_of("attention", p, seeds, 0));
@@ -86,7 +86,7 @@ std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& out_gradient_, const T
          dv = at::empty(v.sizes(), v.options());
   with_element_type("attention", q, [&]<class T>(T) {
     kernels::attention_backward<T>(shape, heads<const T>(q), heads<const T>(k), heads<const T>(v), heads<const T>(out),
-                                   data<float>(lse), heads<const T>(out_gradient),
+                                   data<float>(softmax), heads<const T>(out_gradient),
                                    {heads<T>(dq), heads<T>(dk), heads<T>(dv)});
   });
   return {dq, dk, dv};
@@ -104,8 +104,8 @@ struct Attention : torch::autograd::Function<Attention> {
     at::AutoDispatchBelowADInplaceOrView below;
     Tensor seeds = draw_seeds(1, p > 0);
     static auto op = operator_named<decltype(ops::forward)>("trireme::attention_forward");
-    auto [out, lse] = op.call(q, k, v, cu_seqlens, bias, scale, causal, p, seeds);
-    ctx->save_for_backward({q, k, v, out, lse, cu_seqlens, or_undefined(bias), seeds});
+    auto [out, softmax] = op.call(q, k, v, cu_seqlens, bias, scale, causal, p, seeds);
+    ctx->save_for_backward({q, k, v, out, softmax, cu_seqlens, or_undefined(bias), seeds});
     ctx->saved_data["scale"] = scale;
     ctx->saved_data["causal"] = causal;
     ctx->saved_data["p"] = p;
@@ -150,7 +150,7 @@ TORCH_LIBRARY_FRAGMENT(trireme, m) {
       "Tensor seeds) -> "
       "(Tensor, Tensor)");
   m.def(
-      "attention_backward(Tensor out_gradient, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor cu_seqlens, "
+      "attention_backward(Tensor out_gradient, Tensor q, Tensor k, Tensor v, Tensor out, Tensor softmax, Tensor cu_seqlens, "
       "Tensor? bias, float "
       "scale, bool causal, float p, Tensor seeds) -> (Tensor, Tensor, Tensor)");
   m.def(

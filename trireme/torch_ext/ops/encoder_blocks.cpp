@@ -159,7 +159,7 @@ kernels::Heads<T> whole(const Tensor& x, int64_t head_size) {
 
 using SelfAttentionResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
-// y, and what the backward pass needs: qkv, context, log_sum_exp, z, mean, rstd.
+// y, and what the backward pass needs: qkv, context, softmax, z, mean, rstd.
 SelfAttentionResult self_attention_forward(const Tensor& x_, TensorList weights, const Tensor& cu_seqlens, int64_t heads,
                                            double attention_p, double hidden_p, double eps, const Tensor& seeds) {
   NoAutocast guard;
@@ -171,18 +171,18 @@ SelfAttentionResult self_attention_forward(const Tensor& x_, TensorList weights,
       block_shape(x, weights, cu_seqlens, heads, dropout_of("self_attention_block", attention_p, seeds, 0));
   const int64_t size = block.shape.head_size;
   Tensor qkv = at::empty({tokens, 3 * H}, x.options()), context = at::empty_like(x),
-         lse = at::empty({heads, tokens}, floats());
+         softmax = at::empty({2, heads, tokens}, floats());
   for (int i = 0; i < 3; ++i) {
     Tensor to = qkv.narrow(1, i * H, H);
     at::mm_out(to, x, weights[2 * i].t());
   }
   with_element_type("self_attention_block", x, [&]<class T>(T) {
     kernels::attention_forward<T>(block.shape, part<const T>(qkv, 0, size), part<const T>(qkv, 1, size),
-                                  part<const T>(qkv, 2, size), whole<T>(context, size), data<float>(lse));
+                                  part<const T>(qkv, 2, size), whole<T>(context, size), data<float>(softmax));
   });
   Normed end = add_and_norm(at::mm(context, weights[kWo].t()), weights[kBo], x, weights[kAttentionGamma],
                             weights[kAttentionBeta], eps, hidden);
-  return {end.y, qkv, context, lse, end.z, end.mean, end.rstd};
+  return {end.y, qkv, context, softmax, end.z, end.mean, end.rstd};
 }
 
 SelfAttentionResult self_attention_forward_meta(const Tensor& x, TensorList weights, const Tensor&, int64_t heads, double, double,
@@ -192,16 +192,16 @@ SelfAttentionResult self_attention_forward_meta(const Tensor& x, TensorList weig
   auto like = [&] { return x.new_empty_symint(x.sym_sizes()); };
   auto stats = [&] { return x.new_empty_symint({rows}, floats()); };
   return {like(), x.new_empty_symint({rows, x.sym_size(1) * 3}),
-          like(), x.new_empty_symint({c10::SymInt(heads), rows}, floats()),
+          like(), x.new_empty_symint({2, c10::SymInt(heads), rows}, floats()),
           like(), stats(),
           stats()};
 }
 
 // The gradients of x and of the weights.
 std::vector<Tensor> self_attention_backward(const Tensor& dy, const Tensor& x_, TensorList weights, const Tensor& qkv,
-                                            const Tensor& context, const Tensor& lse, const Tensor& z, const Tensor& mean,
-                                            const Tensor& rstd, const Tensor& cu_seqlens, int64_t heads, double attention_p,
-                                            double hidden_p, const Tensor& seeds, ArgumentSet wanted) {
+                                            const Tensor& context, const Tensor& softmax, const Tensor& z,
+                                            const Tensor& mean, const Tensor& rstd, const Tensor& cu_seqlens, int64_t heads,
+                                            double attention_p, double hidden_p, const Tensor& seeds, ArgumentSet wanted) {
   NoAutocast guard;
   Tensor x = x_.contiguous();
   const int64_t H = x.size(1);
@@ -218,7 +218,7 @@ std::vector<Tensor> self_attention_backward(const Tensor& dy, const Tensor& x_, 
     float* bias = data<float>(d_bias);
     kernels::attention_backward<T>(
         block.shape, part<const T>(qkv, 0, size), part<const T>(qkv, 1, size), part<const T>(qkv, 2, size),
-        whole<const T>(context, size), data<float>(lse), whole<const T>(d_context, size),
+        whole<const T>(context, size), data<float>(softmax), whole<const T>(d_context, size),
         {part<T>(d_qkv, 0, size), part<T>(d_qkv, 1, size), part<T>(d_qkv, 2, size), bias, bias + H, bias + 2 * H});
   });
   std::vector<Tensor> gradients(1 + kSelfAttentionWeights);
@@ -352,10 +352,11 @@ struct SelfAttentionBlock : torch::autograd::Function<SelfAttentionBlock> {
     Tensor seeds = draw_seeds(2, attention_p > 0 || hidden_p > 0);
     std::vector<Tensor> weights{wq, bq, wk, bk, wv, bv, wo, bo, gamma, beta};
     static auto op = operator_named<decltype(self_attention_forward)>("trireme::self_attention_block_forward");
-    auto [y, qkv, context, lse, z, mean, rstd] = op.call(x, weights, cu_seqlens, heads, attention_p, hidden_p, eps, seeds);
+    auto [y, qkv, context, softmax, z, mean, rstd] =
+        op.call(x, weights, cu_seqlens, heads, attention_p, hidden_p, eps, seeds);
     variable_list saved{x};
     saved.insert(saved.end(), weights.begin(), weights.end());
-    for (const Tensor& each : {qkv, context, lse, z, mean, rstd, cu_seqlens, seeds}) saved.push_back(each);
+    for (const Tensor& each : {qkv, context, softmax, z, mean, rstd, cu_seqlens, seeds}) saved.push_back(each);
     ctx->save_for_backward(saved);
     ctx->saved_data["heads"] = heads;
     ctx->saved_data["attention_p"] = attention_p;
@@ -456,8 +457,8 @@ TORCH_LIBRARY_FRAGMENT(trireme, m) {
       "hidden_p, float eps, "
       "Tensor seeds) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
   m.def(
-      "self_attention_block_backward(Tensor y_gradient, Tensor x, Tensor[] weights, Tensor qkv, Tensor context, Tensor lse, "
-      "Tensor z, Tensor "
+      "self_attention_block_backward(Tensor y_gradient, Tensor x, Tensor[] weights, Tensor qkv, Tensor context, Tensor "
+      "softmax, Tensor z, Tensor "
       "mean, Tensor rstd, Tensor cu_seqlens, int heads, float attention_p, float hidden_p, Tensor seeds, int wanted) -> "
       "Tensor[]");
   m.def(
