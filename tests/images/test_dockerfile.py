@@ -122,6 +122,10 @@ def test_sshd_lets_nobody_in_but_by_key():
     subprocess.run(["sh", "-n", SSH / "trireme-sshd"], check=True)
 
 
+def test_ssh_waits_for_a_host_that_is_only_just_there():
+    assert settings_of("ssh_config")["ConnectionAttempts"] == "10"
+
+
 def test_ssh_gives_a_lost_host_up():
     """Both sides, after 15 s: neither mpirun nor ranks of a launcher that is gone wait for ever."""
     for name, side in (("ssh_config", "Server"), ("sshd_config", "Client")):

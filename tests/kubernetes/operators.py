@@ -7,11 +7,13 @@ Written after the operators' own code, in our words: training-operator 1.9 (PyTo
 import copy
 import dataclasses
 import os
+import re
 from collections.abc import Mapping
 
 ROOT_SSH = os.path.join(os.sep, "root", ".ssh")  # in the image
 SECRET_MODE = 0o644  # what a Secret's files have where nothing else is said
 COMPLETION_INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+POD_IP = "status.podIP"
 
 
 @dataclasses.dataclass
@@ -31,6 +33,7 @@ class Pod:
     annotations: dict[str, str] = dataclasses.field(default_factory=dict)
     files: dict[str, tuple[str, int]] = dataclasses.field(default_factory=dict)
     waits_for: str | None = None  # what its init container waits for: that this name can be found
+    address: str = ""  # when it is on a node
 
     @property
     def env(self) -> dict[str, str]:
@@ -42,8 +45,22 @@ class Pod:
             value = variable.get("value", "")
             assert "$(" not in value, f"{variable['name']}: references to other variables are not simulated"
             return value
-        assert variable["valueFrom"]["fieldRef"]["fieldPath"] == COMPLETION_INDEX, variable
+        field = variable["valueFrom"]["fieldRef"]["fieldPath"]
+        if field == POD_IP:
+            return self.address
+        assert field == COMPLETION_INDEX, variable
         return self.annotations["batch.kubernetes.io/job-completion-index"]
+
+    @property
+    def command(self) -> list[str]:
+        """What the manifest has, with $(NAME) replaced by that variable's value; $$ is a dollar, and a name that is no variable's stays as it is."""
+        env = self.env
+
+        def value(reference: re.Match) -> str:
+            return "$" if reference[0] == "$$" else env.get(reference[1], reference[0])
+
+        words = [*self.container.get("command", []), *self.container.get("args", [])]
+        return [re.sub(r"\$\$|\$\(([^)]*)\)", value, word) for word in words]
 
     @property
     def grace_s(self) -> int:
@@ -214,7 +231,7 @@ def _mpi_pod(job: dict, role: str, index: int, hostname: str) -> Pod:
     names = _service_names(f"{hostname}.{name}", namespace)
     pod_name = f"{hostname}-abcde" if role == "Launcher" else hostname  # a Job's pods have a random end
     container, restart_policy = template["spec"]["containers"][0], replica.get("restartPolicy", "Never")
-    return Pod(pod_name, role.lower(), index, hostname, [names[-1], hostname], names, template["spec"], container, restart_policy)
+    return Pod(pod_name, role.lower(), index, hostname, [names[-1], hostname], [*names, hostname], template["spec"], container, restart_policy)
 
 
 def ssh_files(folder: str, private_key: str, public_key: str) -> dict[str, tuple[str, int]]:

@@ -19,7 +19,8 @@ from tests.trainer.runs import json_of, ledger, needs_program, tiny_model
 
 from .kubelet import SSH
 from .manifests import load
-from .operators import make_job
+from .operators import Job, make_job
+from .simulation import with_arguments
 
 pytestmark = needs_program
 
@@ -154,6 +155,28 @@ def test_a_trainjob_waits_for_a_pod_to_return(simulate, claim):
 needs_sshd = pytest.mark.skipif(not SSH.exists() or ssh.why_not() is not None, reason=f"the image's sshd is missing: {ssh.why_not() or SSH}")
 
 
+def mpijob(workers: int) -> Job:
+    """The one that ships, with so many workers of two ranks."""
+    manifest = load("mpijob")
+    manifest["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] = workers
+    launcher = manifest["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
+    launcher["args"] = with_arguments(launcher["args"], {"-n": str(2 * workers)})
+    return make_job(manifest)
+
+
+@needs_sshd
+def test_an_mpijobs_workers_need_not_know_the_launchers_name(simulate, tmp_path):
+    """The operator's service has the names of pods that are ready. The launcher is not, in its first seconds, when mpirun's agents call back."""
+    job = mpijob(workers=2)
+    launcher, *workers = job.pods
+    launcher.container["args"] = [*launcher.container["args"][: launcher.container["args"].index("trireme")], "hostname"]
+    (claim := tmp_path / "pvc").mkdir()
+    run = simulate(job, claims={"transformers-pvc": claim})
+    run.run_to_the_end(60)
+    assert sorted(run.log(launcher.name).split()) == [pod.hostname for pod in workers for _ in range(2)]
+    assert run.containers[launcher.name].restarts == 0
+
+
 @pytest.mark.long
 @needs_sshd
 @pytest.mark.parametrize("victim", ["launcher-abcde", "worker-1"])
@@ -173,10 +196,7 @@ def test_an_mpijob_goes_on_after_an_eviction(simulate, claim, victim):
 def test_an_mpijob_goes_on_after_a_node_is_lost(simulate, claim):
     """No FIN, no RST: the other ranks give the lost ones up after the peer timeout, and mpirun its agent there by the image's ssh_config. Two workers, of which
     one is left: of four, the ends of the others' agents ended mpirun."""
-    manifest = load("mpijob")
-    manifest["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] = 2
-    manifest["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["args"][2] = "4"
-    job = make_job(manifest)
+    job = mpijob(workers=2)
     env, arguments = {**ENV, "TRIREME_PEER_TIMEOUT_MS": "3000"}, {"--per_device_train_batch_size": "1", "--save_steps": "2"}
     run = simulate(job, claims={"transformers-pvc": claim}, spares=1, env=env, arguments=arguments)
     run.run_until(lambda: list((claim / "output-mpijob").glob("checkpoint-*")), 300, "a checkpoint is written")

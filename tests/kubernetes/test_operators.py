@@ -89,6 +89,14 @@ def test_an_mpijob_for_mpich():
     assert workers[0].container["args"] == ["/usr/local/bin/trireme-sshd"] and job.secrets_of == "/home/trireme/.ssh"
 
 
+def test_a_command_has_the_values_of_variables():
+    launcher = job_of("mpijob").pods[0]
+    launcher.address = "10.1.2.3"
+    assert launcher.env["POD_IP"] == "10.1.2.3" and launcher.command[:4] == ["mpirun", "-localhost", "10.1.2.3", "-n"]
+    launcher.container["args"] = ["$(POD_IP):$(HF_HOME)", "$$(POD_IP)", "$(NO_SUCH) $HOME"]
+    assert launcher.command == ["10.1.2.3:/tmp/pvc-mount/huggingface", "$(POD_IP)", "$(NO_SUCH) $HOME"]
+
+
 def test_other_mpis():
     open_mpi = job_of("mpijob", mpiImplementation="OpenMPI").pods[0]
     assert open_mpi.env["OMPI_MCA_orte_default_hostfile"] == "/etc/mpi/hostfile" and open_mpi.env["OMPI_MCA_orte_set_default_slots"] == "2"
