@@ -131,3 +131,4 @@ def test_ssh_gives_a_lost_host_up():
     for name, side in (("ssh_config", "Server"), ("sshd_config", "Client")):
         settings = settings_of(name)
         assert (settings[f"{side}AliveInterval"], settings[f"{side}AliveCountMax"]) == ("5", "2"), name
+    assert "--pdeathsig PIPE" in settings_of("sshd_config")["ForceCommand"]

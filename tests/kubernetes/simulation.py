@@ -108,7 +108,7 @@ class Simulation:
             self._reconcile()
             return condition()
 
-        wait_until(step, timeout_s, what, detail=self._tails)
+        wait_until(step, timeout_s, what, detail=self.tails)
 
     def run_to_the_end(self, timeout_s: float) -> None:
         """Until the job has succeeded by its operator's rule and every container has ended; workers of an MPIJob are ended, as its policy says."""
@@ -124,7 +124,7 @@ class Simulation:
     def _known_codes(self) -> dict[str, int | None]:
         return {pod.name: self.codes.get(pod.name) for pod in self.job.pods}
 
-    def _tails(self) -> str:
+    def tails(self) -> str:
         states = "".join(f"{name}: {'not started' if name not in self.containers else self.containers[name].code()}\n" for name in self.pods)
         return states + "".join(f"---- {name}\n{self.log(name)[-3000:]}" for name in self.pods)
 
@@ -173,7 +173,7 @@ class Simulation:
             return
         container.process = None
         container.restarts += 1
-        assert container.restarts <= MANY_RESTARTS, f"{name} has failed {container.restarts} times\n{self._tails()}"
+        assert container.restarts <= MANY_RESTARTS, f"{name} has failed {container.restarts} times\n{self.tails()}"
         self._start_at[name] = time.monotonic() + BACKOFF_S
 
     def _see_off(self, name: str, container: Container) -> None:

@@ -17,7 +17,7 @@ from tests.cluster import ssh
 from tests.huggingface.questions import write_questions
 from tests.trainer.runs import json_of, ledger, needs_program, tiny_model
 
-from .kubelet import SSH
+from .kubelet import SSH, Container, wait_until
 from .manifests import load
 from .operators import Job, make_job
 from .simulation import with_arguments
@@ -209,6 +209,33 @@ def test_an_mpijob_goes_on_after_a_node_is_lost(simulate, claim):
     seen = times_seen(claim)
     assert seen.keys() == EACH_ONCE.keys(), "none is lost"
     assert sum(count - 1 for count in seen.values()) <= 3 * 4, "steps since the last checkpoint are done again, of four samples"
+
+
+@pytest.mark.long
+@needs_sshd
+def test_an_mpijobs_ranks_end_when_the_launchers_node_is_lost(simulate, claim):
+    """The workers' sshd miss it (ClientAliveInterval), and with their sessions end the ranks: none trains on beside those of the next launcher, which a
+    cluster makes minutes later."""
+    epochs = 30  # more than the ranks have time for
+    arguments = {"--per_device_train_batch_size": "1", "--num_train_epochs": str(epochs), "--save_steps": "10"}
+    run = simulate(mpijob(workers=2), claims={"transformers-pvc": claim}, spares=1, env=ENV, arguments=arguments)
+    run.run_until(lambda: samples_done(claim) >= 16, 300, "some steps are done")
+    workers = [container for name, container in run.containers.items() if "worker" in name]
+    assert [ranks_of(each) for each in workers] == [2, 2]
+    lost = time.monotonic()
+    run.lose("trireme-mpijob-launcher-abcde")
+    wait_until(lambda: not any(ranks_of(each) for each in workers), 60, "no rank is left", detail=run.tails)
+    print(f"the ranks have ended {time.monotonic() - lost:.1f} s after the launcher's node was lost, at {samples_done(claim)} samples")
+    assert samples_done(claim) < epochs * QUESTIONS, "not because they were done"
+    run.run_to_the_end(600)
+    assert "goes on from" in run.log("trireme-mpijob-launcher-abcde")
+    seen = times_seen(claim)
+    assert seen.keys() == {(epoch, sample) for epoch in range(epochs) for sample in range(QUESTIONS)}, "none is lost"
+    assert sum(count - 1 for count in seen.values()) <= 11 * 4, "steps since the last checkpoint are done again, of four samples"
+
+
+def ranks_of(worker: Container) -> int:
+    return len(worker.host.run(["pgrep", "-x", "trireme"], check=False).stdout.split())
 
 
 has_resume = importlib.util.find_spec("trireme") is not None and importlib.util.find_spec("trireme.resume") is not None
