@@ -10,6 +10,8 @@ import os
 import re
 from collections.abc import Mapping
 
+from .rules import quantity
+
 ROOT_SSH = os.path.join(os.sep, "root", ".ssh")  # in the image
 SECRET_MODE = 0o644  # what a Secret's files have where nothing else is said
 COMPLETION_INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
@@ -61,6 +63,13 @@ class Pod:
 
         words = [*self.container.get("command", []), *self.container.get("args", [])]
         return [re.sub(r"\$\$|\$\(([^)]*)\)", value, word) for word in words]
+
+    @property
+    def qos(self) -> str:
+        """The class that Kubernetes puts it into, for what this manifest may say: all that is asked for has a limit."""
+        resources = [each["resources"] for each in (*self.spec.get("initContainers", []), *self.spec["containers"])]
+        equal = all(quantity(each["requests"][what]) == quantity(each["limits"][what]) for each in resources for what in ("cpu", "memory"))
+        return "Guaranteed" if equal else "Burstable"
 
     @property
     def grace_s(self) -> int:
@@ -119,6 +128,12 @@ def _upsert_env(container: dict, variables: list[dict]) -> None:
 # ---- PyTorchJob ----
 
 PORT_NAME, PORT = "pytorchjob-port", 23456
+# It looks the master's name up until it is found, 100 times; here that is Pod.waits_for. An operator's administrator can have another one.
+INIT_CONTAINER = {
+    "name": "init-pytorch",
+    "image": "alpine:3.10",
+    "resources": {"limits": {"cpu": "100m", "memory": "20Mi"}, "requests": {"cpu": "50m", "memory": "10Mi"}},
+}
 
 
 def _port(replica: dict) -> int:
@@ -161,6 +176,7 @@ def _pytorch_pod(job: dict, role: str, index: int, replica: dict, total: int) ->
     pod = Pod(pod_name, role.lower(), index, pod_name, [pod_name], names, template["spec"], container, restart_policy)
     if role == "Worker" and "Master" in spec["pytorchReplicaSpecs"]:
         pod.waits_for = f"{name}-master-0"
+        pod.spec.setdefault("initContainers", []).append(copy.deepcopy(INIT_CONTAINER))
     return pod
 
 

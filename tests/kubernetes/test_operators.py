@@ -78,6 +78,13 @@ def test_a_static_pytorchjob():
     assert job_of("pytorchjob-static", nprocPerNode="3").pods[0].env["WORLD_SIZE"] == "12"
 
 
+@pytest.mark.parametrize("name", ["pytorchjob", "pytorchjob-trireme", "pytorchjob-static", "mpijob", "trainjob"])
+def test_a_pod_may_have_cores_to_itself(name):
+    """Guaranteed, as the manifests promise, but for the workers of a job with a master: the operator's init container asks for less than its limit."""
+    for pod in job_of(name).pods:
+        assert pod.qos == ("Burstable" if name == "pytorchjob-static" and pod.role == "worker" else "Guaranteed"), pod.name
+
+
 def test_an_mpijob_for_mpich():
     job = job_of("mpijob")
     launcher, *workers = job.pods
