@@ -8,7 +8,8 @@ A host has a name, processes, a network and mounts of its own already. What a co
 - The user, no capability, no new privileges, and a root that is read-only, as the manifest says.
 
 Not simulated: CPU and memory limits (all pods share this machine's cores), seccomp, the entry point tini (a host's first process reaps orphans, and signals
-are sent to the container's program itself), and pulling images. The kubelet's back-off before a restart is BACKOFF_S instead of 10 s.
+are sent to the container's program itself), pulling images, and libraries that a manifest preloads (LD_PRELOAD names files that are the image's own; here the
+loader says that they are missing, and goes on: tests/images preloads them). The back-off before a restart is BACKOFF_S instead of 10 s, doubled up to 5 minutes.
 """
 
 import os

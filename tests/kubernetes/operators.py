@@ -209,6 +209,7 @@ MPI_ENV = {
     "Intel": {"I_MPI_HYDRA_HOST_FILE": "/etc/mpi/hostfile", "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": "-o ConnectionAttempts=10"},
     "MPICH": {"HYDRA_HOST_FILE": "/etc/mpi/hostfile", "HYDRA_LAUNCH_EXTRA_ARGS": "-o ConnectionAttempts=10"},
 }
+MPI_RESTART_POLICY = {"Launcher": "OnFailure", "Worker": "Never"}  # where a manifest has none
 SLOTS_ENV = {"OpenMPI": "OMPI_MCA_orte_set_default_slots", "Intel": "I_MPI_PERHOST"}
 
 
@@ -246,7 +247,7 @@ def _mpi_pod(job: dict, role: str, index: int, hostname: str) -> Pod:
     template = copy.deepcopy(replica["template"])
     names = _service_names(f"{hostname}.{name}", namespace)
     pod_name = f"{hostname}-abcde" if role == "Launcher" else hostname  # a Job's pods have a random end
-    container, restart_policy = template["spec"]["containers"][0], replica.get("restartPolicy", "Never")
+    container, restart_policy = template["spec"]["containers"][0], replica.get("restartPolicy", MPI_RESTART_POLICY[role])
     return Pod(pod_name, role.lower(), index, hostname, [names[-1], hostname], [*names, hostname], template["spec"], container, restart_policy)
 
 

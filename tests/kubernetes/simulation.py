@@ -94,7 +94,8 @@ class Simulation:
         self._kill_at[name] = time.monotonic() + self.pods[name].grace_s
 
     def lose(self, name: str) -> None:
-        """The pod's node loses power: nobody hears a word. The operator makes another pod at once, where a cluster would take minutes to miss the node."""
+        """The pod's node loses power: nobody hears a word. The operator makes another pod at once. A cluster would take minutes to miss the node, and a pod with a
+        fixed name would stay Terminating, and none take its place, until the node is back or somebody deletes the pod by force: that somebody is this function."""
         self._cluster.kill_host(self.containers.pop(name).host.index)
 
     def log(self, name: str) -> str:

@@ -96,6 +96,14 @@ def test_an_mpijob_for_mpich():
     assert workers[0].container["args"] == ["/usr/local/bin/trireme-sshd"] and job.secrets_of == "/home/trireme/.ssh"
 
 
+def test_an_mpijobs_restart_policies():
+    manifest = load("mpijob")
+    assert {pod.role: pod.restart_policy for pod in make_job(manifest).pods} == {"launcher": "OnFailure", "worker": "OnFailure"}
+    for replica in manifest["spec"]["mpiReplicaSpecs"].values():
+        del replica["restartPolicy"]
+    assert {pod.role: pod.restart_policy for pod in make_job(manifest).pods} == {"launcher": "OnFailure", "worker": "Never"}
+
+
 def test_a_command_has_the_values_of_variables():
     launcher = job_of("mpijob").pods[0]
     launcher.address = "10.1.2.3"
