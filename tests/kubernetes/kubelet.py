@@ -67,7 +67,8 @@ class Image:
         if SSH.exists():
             self._copy("/etc/ssh/ssh_config.d/trireme.conf", SSH / "ssh_config")
             self._copy("/etc/trireme/sshd_config", SSH / "sshd_config")
-            self._copy("/usr/local/bin/trireme-sshd", SSH / "trireme-sshd")
+            for name in ("trireme-sshd", "trireme-mpirun"):
+                self._copy(f"/usr/local/bin/{name}", SSH / name)
 
     def _place(self, path: str) -> pathlib.Path:
         place = self.folder / path.lstrip("/")

@@ -113,7 +113,7 @@ def torchrun_patience(variables: dict[str, str]) -> int:
 def test_mpirun_starts_as_many_as_there_are_slots():
     spec = load("mpijob")["spec"]
     arguments = spec["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["args"]
-    assert arguments[0] == "mpirun" and int(arguments[arguments.index("-n") + 1]) == spec["mpiReplicaSpecs"]["Worker"]["replicas"] * spec["slotsPerWorker"]
+    assert arguments[0] == "trireme-mpirun" and int(arguments[arguments.index("-n") + 1]) == spec["mpiReplicaSpecs"]["Worker"]["replicas"] * spec["slotsPerWorker"]
 
 
 def test_the_trainers_flags_are_those_of_the_guide():

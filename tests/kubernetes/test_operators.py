@@ -107,7 +107,7 @@ def test_an_mpijobs_restart_policies():
 def test_a_command_has_the_values_of_variables():
     launcher = job_of("mpijob").pods[0]
     launcher.address = "10.1.2.3"
-    assert launcher.env["POD_IP"] == "10.1.2.3" and launcher.command[:4] == ["mpirun", "-localhost", "10.1.2.3", "-n"]
+    assert launcher.env["POD_IP"] == "10.1.2.3" and launcher.command[:4] == ["trireme-mpirun", "-localhost", "10.1.2.3", "-n"]
     launcher.container["args"] = ["$(POD_IP):$(HF_HOME)", "$$(POD_IP)", "$(NO_SUCH) $HOME"]
     assert launcher.command == ["10.1.2.3:/tmp/pvc-mount/huggingface", "$(POD_IP)", "$(NO_SUCH) $HOME"]
 
