@@ -4,7 +4,7 @@
 #   ./test.sh          unit tests, and of tests/ what is not marked long: programs, ranks as processes, the wheel, the trainer, manifests, and hosts in
 #                      network namespaces (those as root only)
 #   ./test.sh --long   every test: also those marked long (soaks, faults, images), the address, undefined-behaviour and thread sanitizers, fuzzing, and
-#                      Open MPI's and Intel's mpirun
+#                      Open MPI's, Intel's and a newer MPICH's mpirun
 #
 # Ends with "N passed, N failed, N skipped" and a non-zero exit code if anything failed.
 set -euo pipefail

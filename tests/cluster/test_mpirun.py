@@ -1,13 +1,16 @@
 """`mpirun -f hostfile -n 4 -ppn 2 trireme qa ...` over ssh on two hosts, with MPICH, Intel MPI and Open MPI: the numbers are those of four
 processes on one host, and a rank that is killed, or a host that is lost, ends the run."""
 
+import re
+import subprocess
 import time
 
 import pytest
 
 from tests.trainer.runs import json_of, needs_program
 
-from .mpis import INTEL, MPICH, OPEN, HostfileRanks, every_mpi
+from .hosts import REPOSITORY
+from .mpis import INTEL, MPICH, MPICH_5, OPEN, HostfileRanks, every_mpi
 from .training import ENVIRONMENT, hf_trainer, losses, trireme_qa, weights
 
 pytestmark = needs_program
@@ -67,6 +70,24 @@ def test_a_hostfile_with_comments(mpi, hosts, tmp_path):
     slots = " slots=2" if mpi is OPEN else ""
     with HostfileRanks(mpi, hosts, ["hostname"], logs=tmp_path, hostfile=COMMENTED.format(slots=slots)) as ranks:
         assert ranks.succeed(timeout_s=60) == ["node0\n", "node0\n", "node1\n", "node1\n"]
+
+
+@pytest.mark.long
+def test_mpich_5_takes_a_hostfile_with_comments_after_sed(hosts, tmp_path):
+    """Its message and the command are those of docs/clusters.md."""
+    page = (REPOSITORY / "docs" / "clusters.md").read_text()
+    message = re.search(r'MPICH 5 takes comments on lines of their own only; behind a host it stops with "(.*)"', page)[1]
+    (sed,) = re.findall(r"^    (sed .* commented >hostfile)$", page, re.MULTILINE)
+    commented = COMMENTED.format(slots="")
+    with HostfileRanks(MPICH_5, hosts, ["hostname"], logs=tmp_path, hostfile=commented) as ranks:
+        assert ranks.wait(timeout_s=60)[0] != 0
+    assert message in ranks.outputs()
+    (tmp_path / "commented").write_text(commented)
+    subprocess.run(sed, shell=True, cwd=tmp_path, check=True)
+    with HostfileRanks(MPICH_5, hosts, ["hostname"], logs=tmp_path, hostfile=(tmp_path / "hostfile").read_text()) as ranks:
+        assert ranks.succeed(timeout_s=60) == ["node0\n", "node0\n", "node1\n", "node1\n"]
+    with HostfileRanks(MPICH_5, hosts, ["hostname"], logs=tmp_path, hostfile="# two hosts\nnode0\nnode1\n") as ranks:
+        ranks.succeed(timeout_s=60)
 
 
 @pytest.mark.long

@@ -119,7 +119,13 @@ def test_sshd_lets_nobody_in_but_by_key():
     server, client = settings_of("sshd_config"), settings_of("ssh_config")
     assert server["Port"] == "2222" and server["AuthenticationMethods"] == "publickey" and server["PasswordAuthentication"] == "no"
     assert client["StrictHostKeyChecking"] == "yes" and client["Port"] == "2222"
-    subprocess.run(["sh", "-n", SSH / "trireme-sshd"], check=True)
+    for script in ("trireme-sshd", "trireme-mpirun"):
+        subprocess.run(["sh", "-n", SSH / script], check=True)
+
+
+def test_ssh_waits_for_a_host_that_is_only_just_there():
+    settings = settings_of("ssh_config")
+    assert (settings["ConnectionAttempts"], settings["ConnectTimeout"]) == ("10", "5")
 
 
 def test_ssh_gives_a_lost_host_up():
@@ -127,3 +133,4 @@ def test_ssh_gives_a_lost_host_up():
     for name, side in (("ssh_config", "Server"), ("sshd_config", "Client")):
         settings = settings_of(name)
         assert (settings[f"{side}AliveInterval"], settings[f"{side}AliveCountMax"]) == ("5", "2"), name
+    assert "--pdeathsig PIPE" in settings_of("sshd_config")["ForceCommand"]

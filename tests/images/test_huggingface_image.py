@@ -1,7 +1,7 @@
 """The image trireme/huggingface, built from the Dockerfile's own lines and run as a strict cluster would.
 
 One thing differs from what ships: transformers' examples come from a repository that the test makes, with our question_answering.py as run_qa.py, so
-that no network but that of apt and pip is needed.
+that no network but that of apt and pip is needed. At its end this one writes down which files its process has mapped.
 """
 
 import json
@@ -11,12 +11,20 @@ import subprocess
 
 import pytest
 
+from tests.kubernetes.manifests import load
+
 from .builder import REPOSITORY, Builder, Image
 
 pytestmark = pytest.mark.long
 
 RUN_QA = "/opt/transformers/examples/pytorch/question-answering/run_qa.py"
 TOGETHER = {"backend": "ccl", "world_size": 2, "wrapper": "DistributedDataParallel", "packed": True, "optimizer": "trireme.optim"}
+PRELOAD = "/usr/local/lib/libtcmalloc.so:/usr/local/lib/libiomp5.so"  # of deploy/kubernetes/pytorchjob.yaml
+WRITE_MAPS = """
+if __name__ == "__main__":
+    import os, pathlib
+    pathlib.Path(f"/data/maps.{os.getpid()}").write_text(pathlib.Path("/proc/self/maps").read_text())
+"""
 LAUNCHERS = {
     "mpirun": ["mpirun", "-n", "2", "-genv", "OMP_NUM_THREADS=23", "python3"],
     "torchrun": ["torchrun", "--nproc-per-node", "2"],
@@ -29,7 +37,7 @@ def image(images_folder, tmp_path_factory) -> Image:
     repository = tmp_path_factory.mktemp("transformers")
     folder = repository / "examples" / "pytorch" / "question-answering"
     folder.mkdir(parents=True)
-    shutil.copy(REPOSITORY / "examples" / "question_answering.py", folder / "run_qa.py")
+    (folder / "run_qa.py").write_text((REPOSITORY / "examples" / "question_answering.py").read_text() + WRITE_MAPS)
     shutil.copy(REPOSITORY / "examples" / "ran_on.py", folder)
     git = ["git", "-C", str(repository), "-c", "user.name=test", "-c", "user.email=test@example.com"]
     version = re.search(r"ARG TRANSFORMERS_VERSION=(\S+)", text)[1]
@@ -54,9 +62,10 @@ def test_what_is_in_it(image):
     print(image.size_bytes())
 
 
+@pytest.mark.parametrize("preload", ["", PRELOAD], ids=["plain", "preloaded"])
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_the_guides_command(image, data, qa_flags, launcher):
-    """As printed, with `source` of the bindings' setvars.sh before it; 64 MB of /dev/shm, no network."""
+def test_the_guides_command(image, data, qa_flags, launcher, preload):
+    """As printed, with `source` of the bindings' setvars.sh before it; 64 MB of /dev/shm, no network. Preloaded libraries are in the ranks, not only in their launcher."""
     flags = [*qa_flags, "--no_cuda", "--ddp_backend", "ccl", "--use_ipex", "--output_dir", "/data/out", "--disable_tqdm", "True"]
     flags.remove("--use_cpu")
     script = (
@@ -64,9 +73,20 @@ def test_the_guides_command(image, data, qa_flags, launcher):
         '. "$oneccl_bindings_for_pytorch_path/env/setvars.sh"\nexec "$@"'
     )
     volumes, environment = {"/data": data}, {"CCL_WORKER_COUNT": "1", "MASTER_ADDR": "127.0.0.1", "HF_HUB_OFFLINE": "1"}
-    image.run("sh", "-c", script, "sh", *LAUNCHERS[launcher], RUN_QA, *flags, volumes=volumes, timeout_s=1800, **environment)
+    environment |= {"LD_PRELOAD": preload} if preload else {}
+    done = image.run("sh", "-c", script, "sh", *LAUNCHERS[launcher], RUN_QA, *flags, volumes=volumes, timeout_s=1800, **environment)
     group = json.loads((data / "out" / "group.json").read_text())
     assert {name: group[name] for name in TOGETHER} == TOGETHER
+    assert "cannot be preloaded" not in done.stderr
+    maps = [path.read_text() for path in data.glob("maps.*")]
+    assert len(maps) == 2
+    for library in ("libtcmalloc_minimal.so", "libomp.so"):  # what the links of those names lead to
+        assert all((library in each) == bool(preload) for each in maps), library
+
+
+def test_what_is_preloaded_is_what_the_manifest_says():
+    (worker,) = load("pytorchjob")["spec"]["pytorchReplicaSpecs"].values()
+    assert {"name": "LD_PRELOAD", "value": PRELOAD} in worker["template"]["spec"]["containers"][0]["env"]
 
 
 def test_torchrun_starts_the_trainer(image, data, qa_flags):

@@ -8,7 +8,8 @@ A host has a name, processes, a network and mounts of its own already. What a co
 - The user, no capability, no new privileges, and a root that is read-only, as the manifest says.
 
 Not simulated: CPU and memory limits (all pods share this machine's cores), seccomp, the entry point tini (a host's first process reaps orphans, and signals
-are sent to the container's program itself), and pulling images. The kubelet's back-off before a restart is BACKOFF_S instead of 10 s.
+are sent to the container's program itself), pulling images, and libraries that a manifest preloads (LD_PRELOAD names files that are the image's own; here the
+loader says that they are missing, and goes on: tests/images preloads them). The back-off before a restart is BACKOFF_S instead of 10 s, doubled up to 5 minutes.
 """
 
 import os
@@ -28,6 +29,7 @@ from tests.trainer.runs import BUILD, TRIREME
 from .operators import Pod
 
 BACKOFF_S = 1.0
+READY_S = 2.5  # from a container's start until others know that it is ready: kubelet, API server, endpoints, DNS
 SHM_BYTES = 64 << 20  # of a container that mounts nothing there
 STAGE = "/dev/shm/stage"  # a host's own memory, which the pod's /dev/shm covers at the end
 SSH = REPOSITORY / "deploy" / "docker" / "ssh"
@@ -65,7 +67,8 @@ class Image:
         if SSH.exists():
             self._copy("/etc/ssh/ssh_config.d/trireme.conf", SSH / "ssh_config")
             self._copy("/etc/trireme/sshd_config", SSH / "sshd_config")
-            self._copy("/usr/local/bin/trireme-sshd", SSH / "trireme-sshd")
+            for name in ("trireme-sshd", "trireme-mpirun"):
+                self._copy(f"/usr/local/bin/{name}", SSH / name)
 
     def _place(self, path: str) -> pathlib.Path:
         place = self.folder / path.lstrip("/")
@@ -98,20 +101,29 @@ class Container:
         self.pod, self.host, self.log = pod, host, log
         self.process: subprocess.Popen | None = None
         self.restarts = 0
-        self.was_ready = False
+        self.names = names  # its /etc/hosts
+        self._started_at = 0.0
+        self._was_ready = False
         self._hook: subprocess.Popen | None = None
         self._files = log.parent / f"{pod.name}-{host.name}"
+        pod.address = host.address
+        names.write_text(self.own_names())
         host.run(["hostname", pod.hostname])
         host.run(["sh", "-ec", "\n".join(self._mounts(image, claims, names))])
 
+    def own_names(self) -> str:
+        """What the kubelet writes into a pod's /etc/hosts: itself, and nobody else. The first name is what its address leads back to."""
+        return f"127.0.0.1 localhost\n{self.host.address} {' '.join(self.pod.own_names)}\n"
+
     def start(self) -> None:
         self.process = None
+        self._started_at, self._was_ready = time.monotonic(), False
         with open(self.log, "a") as log:
             self.process = self.host.popen(self.command(), cwd="/home/trireme", stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
     def command(self) -> list[str]:
         """What the manifest has. The image's entry point, which args alone would keep, is tini."""
-        return self._as_its_user([*self.pod.container.get("command", []), *self.pod.container.get("args", [])])
+        return self._as_its_user(self.pod.command)
 
     def _as_its_user(self, command: list[str]) -> list[str]:
         """With its environment."""
@@ -126,9 +138,17 @@ class Container:
         code = self.process.poll() if self.process else None
         return 128 - code if code is not None and code < 0 else code
 
+    def is_running(self) -> bool:
+        return self.process is not None and self.code() is None
+
     def is_ready(self) -> bool:
-        if self.process is None or self.code() is not None:
+        """As others see it: operators, and DNS. A probe that has succeeded is not repeated."""
+        if not self.is_running() or time.monotonic() < self._started_at + READY_S:
             return False
+        self._was_ready = self._was_ready or self._probe()
+        return self._was_ready
+
+    def _probe(self) -> bool:
         probe = self.pod.container.get("readinessProbe")
         if probe is None:
             return True

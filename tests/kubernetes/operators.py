@@ -7,11 +7,15 @@ Written after the operators' own code, in our words: training-operator 1.9 (PyTo
 import copy
 import dataclasses
 import os
+import re
 from collections.abc import Mapping
+
+from .rules import quantity
 
 ROOT_SSH = os.path.join(os.sep, "root", ".ssh")  # in the image
 SECRET_MODE = 0o644  # what a Secret's files have where nothing else is said
 COMPLETION_INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+POD_IP = "status.podIP"
 
 
 @dataclasses.dataclass
@@ -31,6 +35,7 @@ class Pod:
     annotations: dict[str, str] = dataclasses.field(default_factory=dict)
     files: dict[str, tuple[str, int]] = dataclasses.field(default_factory=dict)
     waits_for: str | None = None  # what its init container waits for: that this name can be found
+    address: str = ""  # when it is on a node
 
     @property
     def env(self) -> dict[str, str]:
@@ -42,8 +47,29 @@ class Pod:
             value = variable.get("value", "")
             assert "$(" not in value, f"{variable['name']}: references to other variables are not simulated"
             return value
-        assert variable["valueFrom"]["fieldRef"]["fieldPath"] == COMPLETION_INDEX, variable
+        field = variable["valueFrom"]["fieldRef"]["fieldPath"]
+        if field == POD_IP:
+            return self.address
+        assert field == COMPLETION_INDEX, variable
         return self.annotations["batch.kubernetes.io/job-completion-index"]
+
+    @property
+    def command(self) -> list[str]:
+        """What the manifest has, with $(NAME) replaced by that variable's value; $$ is a dollar, and a name that is no variable's stays as it is."""
+        env = self.env
+
+        def value(reference: re.Match) -> str:
+            return "$" if reference[0] == "$$" else env.get(reference[1], reference[0])
+
+        words = [*self.container.get("command", []), *self.container.get("args", [])]
+        return [re.sub(r"\$\$|\$\(([^)]*)\)", value, word) for word in words]
+
+    @property
+    def qos(self) -> str:
+        """The class that Kubernetes puts it into, for what this manifest may say: all that is asked for has a limit."""
+        resources = [each["resources"] for each in (*self.spec.get("initContainers", []), *self.spec["containers"])]
+        equal = all(quantity(each["requests"][what]) == quantity(each["limits"][what]) for each in resources for what in ("cpu", "memory"))
+        return "Guaranteed" if equal else "Burstable"
 
     @property
     def grace_s(self) -> int:
@@ -102,6 +128,12 @@ def _upsert_env(container: dict, variables: list[dict]) -> None:
 # ---- PyTorchJob ----
 
 PORT_NAME, PORT = "pytorchjob-port", 23456
+# It looks the master's name up until it is found, 100 times; here that is Pod.waits_for. An operator's administrator can have another one.
+INIT_CONTAINER = {
+    "name": "init-pytorch",
+    "image": "alpine:3.10",
+    "resources": {"limits": {"cpu": "100m", "memory": "20Mi"}, "requests": {"cpu": "50m", "memory": "10Mi"}},
+}
 
 
 def _port(replica: dict) -> int:
@@ -144,6 +176,7 @@ def _pytorch_pod(job: dict, role: str, index: int, replica: dict, total: int) ->
     pod = Pod(pod_name, role.lower(), index, pod_name, [pod_name], names, template["spec"], container, restart_policy)
     if role == "Worker" and "Master" in spec["pytorchReplicaSpecs"]:
         pod.waits_for = f"{name}-master-0"
+        pod.spec.setdefault("initContainers", []).append(copy.deepcopy(INIT_CONTAINER))
     return pod
 
 
@@ -176,6 +209,7 @@ MPI_ENV = {
     "Intel": {"I_MPI_HYDRA_HOST_FILE": "/etc/mpi/hostfile", "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": "-o ConnectionAttempts=10"},
     "MPICH": {"HYDRA_HOST_FILE": "/etc/mpi/hostfile", "HYDRA_LAUNCH_EXTRA_ARGS": "-o ConnectionAttempts=10"},
 }
+MPI_RESTART_POLICY = {"Launcher": "OnFailure", "Worker": "Never"}  # where a manifest has none
 SLOTS_ENV = {"OpenMPI": "OMPI_MCA_orte_set_default_slots", "Intel": "I_MPI_PERHOST"}
 
 
@@ -213,8 +247,8 @@ def _mpi_pod(job: dict, role: str, index: int, hostname: str) -> Pod:
     template = copy.deepcopy(replica["template"])
     names = _service_names(f"{hostname}.{name}", namespace)
     pod_name = f"{hostname}-abcde" if role == "Launcher" else hostname  # a Job's pods have a random end
-    container, restart_policy = template["spec"]["containers"][0], replica.get("restartPolicy", "Never")
-    return Pod(pod_name, role.lower(), index, hostname, [names[-1], hostname], names, template["spec"], container, restart_policy)
+    container, restart_policy = template["spec"]["containers"][0], replica.get("restartPolicy", MPI_RESTART_POLICY[role])
+    return Pod(pod_name, role.lower(), index, hostname, [names[-1], hostname], [*names, hostname], template["spec"], container, restart_policy)
 
 
 def ssh_files(folder: str, private_key: str, public_key: str) -> dict[str, tuple[str, int]]:

@@ -2,8 +2,8 @@
 the server drops without a word (`kubectl create` sends strict requests too).
 
 The CRDs are those in the folder that TEST_CRDS names, or in ../shared/kubernetes/crds. They hold the whole of a pod's template, and a claim's spec in its ephemeral volumes; so pods
-and claims are checked by them as well. Where they are absent, the models of the package kubeflow-training (PyTorchJob) with those of kubernetes (pods,
-claims) take their place, if they are installed.
+and claims are checked by them as well. The models of the package kubeflow-training (PyTorchJob) with those of kubernetes (pods, claims) are another witness, and
+the only one where there are no CRDs. They know fields and types, but neither ranges nor patterns; make_venv of tools/setup.sh puts them into .venv/kubernetes.
 """
 
 import functools
@@ -11,6 +11,7 @@ import importlib
 import os
 import pathlib
 import re
+import sys
 
 import yaml
 
@@ -130,19 +131,26 @@ def _path(parts) -> str:
 # ---- The same by the clients' models ----
 
 MODELS = {"PyTorchJob": "KubeflowOrgV1PyTorchJob", "Pod": "V1Pod", "PersistentVolumeClaim": "V1PersistentVolumeClaim"}
+MODELS_FOLDER = REPOSITORY / ".venv" / "kubernetes"
 SCALARS = {"str": str, "int": int, "bool": bool, "float": (int, float)}
 
 
 def models_why_not(kind: str) -> str | None:
     if kind not in MODELS:
         return f"no package has models of {kind}"
-    needed = ["kubernetes.client"] + (["kubeflow.training"] if kind == "PyTorchJob" else [])
-    for name in needed:
-        try:
-            importlib.import_module(name)
-        except ImportError as error:
-            return f"{name} is not installed ({error}): pip install kubeflow-training==1.9.4 brings the models"
+    if not MODELS_FOLDER.exists():
+        return f"no models of {kind}: pip install --no-deps --target .venv/kubernetes -r tests/requirements-kubernetes.txt"
     return None
+
+
+@functools.cache
+def _models(name: str):
+    """A module that is in that folder alone; what it imports may be in both."""
+    sys.path.append(str(MODELS_FOLDER))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(MODELS_FOLDER))
 
 
 def model_errors(manifest: dict) -> list[str]:
@@ -153,7 +161,7 @@ def _model_class(name: str):
     module = "kubeflow.training" if name.startswith("KubeflowOrg") else "kubernetes.client"
     # K8sIoApiCoreV1PodTemplateSpec is V1PodTemplateSpec in the client of Kubernetes.
     short = re.sub(r"^(K8sIoApi[A-Z][a-z]+|K8sIoApimachineryPkgApisMeta)(V\d)", r"\2", name)
-    return getattr(importlib.import_module(module), short)
+    return getattr(_models(module), short)
 
 
 def _model_errors(value, kind: str, path: str):

@@ -61,8 +61,7 @@ class Simulation:
             pod.container["env"] = [*pod.container.get("env", []), *({"name": name, "value": value} for name, value in env.items())]
         if job.secrets_of:
             self._give_keys()
-        self._names = folder / "names"
-        self._names.write_text("127.0.0.1 localhost\n")
+        self._published = ""
         self._image = Image(folder / "image", run_qa)
         for claim in claims.values():
             _give_to_group(claim, gid=1000)
@@ -95,7 +94,8 @@ class Simulation:
         self._kill_at[name] = time.monotonic() + self.pods[name].grace_s
 
     def lose(self, name: str) -> None:
-        """The pod's node loses power: nobody hears a word. The operator makes another pod at once, where a cluster would take minutes to miss the node."""
+        """The pod's node loses power: nobody hears a word. The operator makes another pod at once. A cluster would take minutes to miss the node, and a pod with a
+        fixed name would stay Terminating, and none take its place, until the node is back or somebody deletes the pod by force: that somebody is this function."""
         self._cluster.kill_host(self.containers.pop(name).host.index)
 
     def log(self, name: str) -> str:
@@ -109,7 +109,7 @@ class Simulation:
             self._reconcile()
             return condition()
 
-        wait_until(step, timeout_s, what, detail=self._tails)
+        wait_until(step, timeout_s, what, detail=self.tails)
 
     def run_to_the_end(self, timeout_s: float) -> None:
         """Until the job has succeeded by its operator's rule and every container has ended; workers of an MPIJob are ended, as its policy says."""
@@ -125,7 +125,7 @@ class Simulation:
     def _known_codes(self) -> dict[str, int | None]:
         return {pod.name: self.codes.get(pod.name) for pod in self.job.pods}
 
-    def _tails(self) -> str:
+    def tails(self) -> str:
         states = "".join(f"{name}: {'not started' if name not in self.containers else self.containers[name].code()}\n" for name in self.pods)
         return states + "".join(f"---- {name}\n{self.log(name)[-3000:]}" for name in self.pods)
 
@@ -158,13 +158,14 @@ class Simulation:
 
     def _may_start(self, pod: Pod) -> bool:
         """training-operator's init container waits until the master's name can be found."""
-        return pod.waits_for is None or pod.waits_for in self._names.read_text().split()
+        return pod.waits_for is None or pod.waits_for in self._published.split()
 
     def _make(self, pod: Pod) -> None:
         if not self._free:
             raise RuntimeError(f"no host is left for {pod.name}: give more spares")
-        log = self.folder / f"{pod.name}.log"
-        self.containers[pod.name] = Container(pod, self._free.pop(0), self._image, self._claims, self._names, log)
+        host = self._free.pop(0)
+        names, log = self.folder / f"{pod.name}-{host.name}.hosts", self.folder / f"{pod.name}.log"
+        self.containers[pod.name] = Container(pod, host, self._image, self._claims, names, log)
 
     def _has_ended(self, name: str, container: Container) -> None:
         code, policy = container.code(), self.pods[name].restart_policy
@@ -173,7 +174,7 @@ class Simulation:
             return
         container.process = None
         container.restarts += 1
-        assert container.restarts <= MANY_RESTARTS, f"{name} has failed {container.restarts} times\n{self._tails()}"
+        assert container.restarts <= MANY_RESTARTS, f"{name} has failed {container.restarts} times\n{self.tails()}"
         self._start_at[name] = time.monotonic() + BACKOFF_S
 
     def _see_off(self, name: str, container: Container) -> None:
@@ -187,22 +188,17 @@ class Simulation:
         self.codes[name] = None
 
     def _publish(self) -> None:
-        """Names lead to pods that are ready. Every pod sees this file as its /etc/hosts, so it is written in place."""
-        lines = ["127.0.0.1 localhost"]
+        """Names lead to pods that are ready; JobSet's service alone leads to those that are not, too. A pod's /etc/hosts is DNS here, below its own names, so it
+        is written in place."""
+        lines = ""
         for name, container in self.containers.items():
-            if container.process is not None and container.code() is None and (self._ready_once(container) or self.job.kind == "TrainJob"):
-                # A pod's own line comes first: that is what an address leads back to, in its own /etc/hosts.
-                pod, address = self.pods[name], container.host.address
-                lines += [f"{address} {' '.join(pod.own_names)}", f"{address} {' '.join(pod.names)}"]
-        text = "\n".join(lines) + "\n"
-        if text != self._names.read_text():
-            _rewrite(self._names, text)
-
-    def _ready_once(self, container: Container) -> bool:
-        """A probe opens a connection; once it has succeeded it is not repeated."""
-        if not container.was_ready:
-            container.was_ready = container.is_ready()
-        return container.was_ready
+            if container.is_ready() or self.job.kind == "TrainJob" and container.is_running():
+                lines += f"{container.host.address} {' '.join(self.pods[name].names)}\n"
+        self._published = lines
+        for container in self.containers.values():
+            text = container.own_names() + lines
+            if text != container.names.read_text():
+                _rewrite(container.names, text)
 
 
 def _rewrite(path: pathlib.Path, text: str) -> None:

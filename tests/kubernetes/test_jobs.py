@@ -17,9 +17,10 @@ from tests.cluster import ssh
 from tests.huggingface.questions import write_questions
 from tests.trainer.runs import json_of, ledger, needs_program, tiny_model
 
-from .kubelet import SSH
+from .kubelet import SSH, Container, wait_until
 from .manifests import load
-from .operators import make_job
+from .operators import Job, make_job
+from .simulation import with_arguments
 
 pytestmark = needs_program
 
@@ -154,6 +155,28 @@ def test_a_trainjob_waits_for_a_pod_to_return(simulate, claim):
 needs_sshd = pytest.mark.skipif(not SSH.exists() or ssh.why_not() is not None, reason=f"the image's sshd is missing: {ssh.why_not() or SSH}")
 
 
+def mpijob(workers: int) -> Job:
+    """The one that ships, with so many workers of two ranks."""
+    manifest = load("mpijob")
+    manifest["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] = workers
+    launcher = manifest["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
+    launcher["args"] = with_arguments(launcher["args"], {"-n": str(2 * workers)})
+    return make_job(manifest)
+
+
+@needs_sshd
+def test_an_mpijobs_workers_need_not_know_the_launchers_name(simulate, tmp_path):
+    """The operator's service has the names of pods that are ready. The launcher is not, in its first seconds, when mpirun's agents call back."""
+    job = mpijob(workers=2)
+    launcher, *workers = job.pods
+    launcher.container["args"] = [*launcher.container["args"][: launcher.container["args"].index("trireme")], "hostname"]
+    (claim := tmp_path / "pvc").mkdir()
+    run = simulate(job, claims={"transformers-pvc": claim})
+    run.run_to_the_end(60)
+    assert sorted(run.log(launcher.name).split()) == [pod.hostname for pod in workers for _ in range(2)]
+    assert run.containers[launcher.name].restarts == 0
+
+
 @pytest.mark.long
 @needs_sshd
 @pytest.mark.parametrize("victim", ["launcher-abcde", "worker-1"])
@@ -173,10 +196,7 @@ def test_an_mpijob_goes_on_after_an_eviction(simulate, claim, victim):
 def test_an_mpijob_goes_on_after_a_node_is_lost(simulate, claim):
     """No FIN, no RST: the other ranks give the lost ones up after the peer timeout, and mpirun its agent there by the image's ssh_config. Two workers, of which
     one is left: of four, the ends of the others' agents ended mpirun."""
-    manifest = load("mpijob")
-    manifest["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] = 2
-    manifest["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["args"][2] = "4"
-    job = make_job(manifest)
+    job = mpijob(workers=2)
     env, arguments = {**ENV, "TRIREME_PEER_TIMEOUT_MS": "3000"}, {"--per_device_train_batch_size": "1", "--save_steps": "2"}
     run = simulate(job, claims={"transformers-pvc": claim}, spares=1, env=env, arguments=arguments)
     run.run_until(lambda: list((claim / "output-mpijob").glob("checkpoint-*")), 300, "a checkpoint is written")
@@ -189,6 +209,33 @@ def test_an_mpijob_goes_on_after_a_node_is_lost(simulate, claim):
     seen = times_seen(claim)
     assert seen.keys() == EACH_ONCE.keys(), "none is lost"
     assert sum(count - 1 for count in seen.values()) <= 3 * 4, "steps since the last checkpoint are done again, of four samples"
+
+
+@pytest.mark.long
+@needs_sshd
+def test_an_mpijobs_ranks_end_when_the_launchers_node_is_lost(simulate, claim):
+    """The workers' sshd miss it (ClientAliveInterval), and with their sessions end the ranks: none trains on beside those of the next launcher, which a
+    cluster makes minutes later."""
+    epochs = 30  # more than the ranks have time for
+    arguments = {"--per_device_train_batch_size": "1", "--num_train_epochs": str(epochs), "--save_steps": "10"}
+    run = simulate(mpijob(workers=2), claims={"transformers-pvc": claim}, spares=1, env=ENV, arguments=arguments)
+    run.run_until(lambda: samples_done(claim) >= 16, 300, "some steps are done")
+    workers = [container for name, container in run.containers.items() if "worker" in name]
+    assert [ranks_of(each) for each in workers] == [2, 2]
+    lost = time.monotonic()
+    run.lose("trireme-mpijob-launcher-abcde")
+    wait_until(lambda: not any(ranks_of(each) for each in workers), 60, "no rank is left", detail=run.tails)
+    print(f"the ranks have ended {time.monotonic() - lost:.1f} s after the launcher's node was lost, at {samples_done(claim)} samples")
+    assert samples_done(claim) < epochs * QUESTIONS, "not because they were done"
+    run.run_to_the_end(600)
+    assert "goes on from" in run.log("trireme-mpijob-launcher-abcde")
+    seen = times_seen(claim)
+    assert seen.keys() == {(epoch, sample) for epoch in range(epochs) for sample in range(QUESTIONS)}, "none is lost"
+    assert sum(count - 1 for count in seen.values()) <= 11 * 4, "steps since the last checkpoint are done again, of four samples"
+
+
+def ranks_of(worker: Container) -> int:
+    return len(worker.host.run(["pgrep", "-x", "trireme"], check=False).stdout.split())
 
 
 has_resume = importlib.util.find_spec("trireme") is not None and importlib.util.find_spec("trireme.resume") is not None

@@ -78,6 +78,13 @@ def test_a_static_pytorchjob():
     assert job_of("pytorchjob-static", nprocPerNode="3").pods[0].env["WORLD_SIZE"] == "12"
 
 
+@pytest.mark.parametrize("name", ["pytorchjob", "pytorchjob-trireme", "pytorchjob-static", "mpijob", "trainjob"])
+def test_a_pod_may_have_cores_to_itself(name):
+    """Guaranteed, as the manifests promise, but for the workers of a job with a master: the operator's init container asks for less than its limit."""
+    for pod in job_of(name).pods:
+        assert pod.qos == ("Burstable" if name == "pytorchjob-static" and pod.role == "worker" else "Guaranteed"), pod.name
+
+
 def test_an_mpijob_for_mpich():
     job = job_of("mpijob")
     launcher, *workers = job.pods
@@ -87,6 +94,22 @@ def test_an_mpijob_for_mpich():
     assert launcher.files["/etc/mpi/hostfile"] == ("".join(f"trireme-mpijob-worker-{i}.trireme-mpijob.kubeflow.svc:2\n" for i in range(4)), 0o444)
     assert all(host.partition(":")[0] in pod.names for host, pod in zip(launcher.files["/etc/mpi/hostfile"][0].split(), workers))
     assert workers[0].container["args"] == ["/usr/local/bin/trireme-sshd"] and job.secrets_of == "/home/trireme/.ssh"
+
+
+def test_an_mpijobs_restart_policies():
+    manifest = load("mpijob")
+    assert {pod.role: pod.restart_policy for pod in make_job(manifest).pods} == {"launcher": "OnFailure", "worker": "OnFailure"}
+    for replica in manifest["spec"]["mpiReplicaSpecs"].values():
+        del replica["restartPolicy"]
+    assert {pod.role: pod.restart_policy for pod in make_job(manifest).pods} == {"launcher": "OnFailure", "worker": "Never"}
+
+
+def test_a_command_has_the_values_of_variables():
+    launcher = job_of("mpijob").pods[0]
+    launcher.address = "10.1.2.3"
+    assert launcher.env["POD_IP"] == "10.1.2.3" and launcher.command[:4] == ["trireme-mpirun", "-localhost", "10.1.2.3", "-n"]
+    launcher.container["args"] = ["$(POD_IP):$(HF_HOME)", "$$(POD_IP)", "$(NO_SUCH) $HOME"]
+    assert launcher.command == ["10.1.2.3:/tmp/pvc-mount/huggingface", "$(POD_IP)", "$(NO_SUCH) $HOME"]
 
 
 def test_other_mpis():
