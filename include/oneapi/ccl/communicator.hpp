@@ -37,7 +37,7 @@ class CCL_API communicator final {
   communicator split(int color, int key, bool split_external_use = false);
   communicator split(const comm_split_attr& attr);
 
-  // No operation may follow; those under way go on.
+  // Waits for the operations under way. None may follow.
   void finalize();
 
  private:

@@ -73,6 +73,11 @@ std::vector<std::shared_ptr<Communicator>> Communicator::create_threads(int size
   return communicators;
 }
 
+void Communicator::finalize() {
+  state_->wait_for_all();
+  state_->close();
+}
+
 int Communicator::rank() const { return state_->topology().rank; }
 int Communicator::size() const { return state_->topology().size(); }
 const std::vector<int>& Communicator::hosts() const { return state_->topology().hosts; }

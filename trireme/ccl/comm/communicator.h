@@ -84,6 +84,10 @@ class Communicator {
   // Ranks with the same color form a communicator, ordered by key then rank; color < 0 takes part and gets null.
   std::shared_ptr<Communicator> split(int color, int key);
 
+  // Waits until everything submitted is complete or has failed, then leaves, as the destructor does without waiting. What is submitted later
+  // fails.
+  void finalize();
+
   // Poisons the communicator on every rank, unblocks every waiter. Any thread may call it.
   void abort(const std::string& reason);
   // What it is poisoned with, or null.

@@ -115,7 +115,7 @@ void CommunicatorState::tell(int fd, const std::string& frame) {
 }
 
 void CommunicatorState::close() {
-  closing_.store(true);
+  if (closing_.exchange(true)) return;
   for (uint64_t watch : watches_) Watcher::instance().unwatch(watch);
   watches_.clear();
   // What is queued must still get out; then the streams end.

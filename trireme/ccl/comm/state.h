@@ -77,6 +77,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   // After construction, when shared_from_this works: begins to watch the peers.
   void open();
   // Orderly end: tells the others, stops watching. What is still pending fails with Aborted; a collective under way then fails on all ranks.
+  // The second time nothing happens.
   void close();
   // This process was forked from the one that made the communicator. It has none of the threads, descriptors and memory that this speaks of:
   // abort() does nothing here, submit(), wait(), nudge() and hand_over() throw InvalidArgument, and it is not closed.
@@ -91,6 +92,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   RequestPtr submit(Operation&& op);
   // False when the deadline passed first. Does not throw what the operation failed with.
   bool wait(RequestState& request, Deadline deadline);
+  // Until nothing that was submitted is pending.
+  void wait_for_all();
   // One round of progress if nobody else is at it.
   void nudge();
   // Calls a worker to what is pending.
@@ -139,6 +142,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   RequestPtr make_request(Operation& op);
   RequestPtr enqueue(Operation& op);
   void call_for_progress(RequestState& request);
+  template <class Over>
+  bool wait_until(const Over& over, Deadline deadline);
   bool poll();
   bool take_inbox();
   void start(const RequestPtr& request);
