@@ -54,14 +54,11 @@ def test_killed_where_there_is_no_pidfd(tmp_path, victim):
 
 
 
-def test_killed_while_a_forked_child_lives(tmp_path):
-    with start(tmp_path, 2, "--bytes", 65536, "--seconds", 30, "--fork-child") as ranks:
-        time.sleep(0.2)
-        killed = time.monotonic()
-        ranks.kill(1)
-        ranks.wait_for_output(0, "failed")
-        assert time.monotonic() - killed < 1
-        assert failure(ranks, 0)[1] == "PeerLost"
+def test_without_shared_memory_the_ranks_of_a_host_use_the_network(tmp_path):
+    with start(tmp_path, 3, "--bytes", 65536, "--seconds", 0.5, "--check", "--no-memfd", 0) as ranks:
+        outputs = ranks.succeed(timeout_s=20)
+    for output in outputs:
+        assert "3 ranks on 3 hosts" in output and "cannot share memory" in output and "memfd_create" in output
 
 
 def test_stopped_rank_is_no_alarm(tmp_path):
