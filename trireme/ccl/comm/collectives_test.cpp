@@ -381,6 +381,33 @@ TEST_P(Collectives, MessagesFromAnySource) {
   });
 }
 
+// However many messages lie at a rank that has not asked for them, a collective that comes after them gets through.
+TEST(Messages, ThatWaitDoNotHoldUpACollective) {
+  constexpr int kMessages = 1500;
+  constexpr size_t kCount = 15000;  // small enough to be sent at once
+  CommunicatorOptions options;
+  options.timeout = std::chrono::seconds(30);
+  auto body = [&](Communicator& comm) {
+    std::vector<float> data = input(0, kCount), got(kCount);
+    std::vector<Request> requests;
+    Operation message = make(comm.rank() == 0 ? OpKind::send : OpKind::recv, kCount);
+    message.peer = 1 - comm.rank();
+    message.send_buffer = data.data();
+    message.recv_buffer = got.data();
+    for (int i = 0; i < kMessages && comm.rank() == 0; ++i) requests.push_back(comm.submit(message));
+    float one = 1, sum = 0;
+    Operation op = make(OpKind::allreduce, 1);
+    op.send_buffer = &one;
+    op.recv_buffer = &sum;
+    comm.submit(op).wait();
+    EXPECT_EQ(sum, 2.0f);
+    for (int i = 0; i < kMessages && comm.rank() == 1; ++i) comm.submit(message).wait();
+    for (Request& request : requests) request.wait();
+    EXPECT_TRUE(comm.rank() == 0 || got == data);
+  };
+  on_world(2, Wiring::all_apart, body, options);
+}
+
 TEST_P(Collectives, SplitByParity) {
   run([](Communicator& comm) {
     auto half = comm.split(comm.rank() % 2, -comm.rank());
