@@ -425,6 +425,26 @@ TEST_P(Collectives, SplitByParity) {
   });
 }
 
+// The first rank of a group cannot listen anywhere: every rank learns it, and the communicator lives.
+TEST(Split, FailsOnEveryRankWhereOneCannotInvite) {
+  CommunicatorOptions options;
+  options.timeout = std::chrono::seconds(5);
+  auto world = make_world(3, Wiring::threads, options);
+  {
+    ScopedEnv nowhere("TRIREME_IFACE", "no-such-interface");
+    on_ranks(3, [&](int rank) {
+      try {
+        world[rank]->split(rank == 2 ? -1 : 0, 0);
+        ADD_FAILURE() << "rank " << rank;
+      } catch (const IoError& error) {
+        EXPECT_NE(std::string(error.what()).find("rank 0 cannot invite the others"), std::string::npos) << error.what();
+        EXPECT_NE(std::string(error.what()).find("no-such-interface"), std::string::npos) << error.what();
+      }
+    });
+  }
+  on_ranks(3, [&](int rank) { EXPECT_EQ(world[rank]->split(0, 0)->size(), 3); });
+}
+
 // Every type and reduction gives, on every rank, exactly the bits of the reference; also in pieces and between hosts.
 TEST_P(Collectives, SharedBuffers) {
   run([](Communicator& comm) {
