@@ -31,7 +31,8 @@ vector_class<void*> untyped(const vector_class<T*>& buffers) {
 }  // namespace detail
 
 // Between the two, this thread's operations are collected; the outermost group_end submits them in order, and waits for
-// those whose events are gone or whose attribute says synchronous.
+// those whose events are gone or whose attribute says synchronous. When one fails the others are carried out all the same, and
+// what the first failed with is thrown at the end.
 CCL_API void group_start();
 CCL_API void group_end();
 
