@@ -60,6 +60,7 @@ std::shared_ptr<Communicator> Communicator::create(int size, int rank, std::shar
   if (!store && size > 1) throw InvalidArgument("store is null: the ranks have no way to find each other");
   env::warn_about_unknown();
   env::text("CCL_UNORDERED_COLL");  // refuses what would give wrong results
+  for (const char* checked : {"CCL_ATL_TRANSPORT", "CCL_PROCESS_LAUNCHER"}) env::text(checked);
   Workers::check_settings();
   Deadline deadline = connect_deadline(options);
   auto alone = size == 1 && !store ? make_memory_store() : nullptr;
