@@ -173,6 +173,9 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void watch_peers();
   void peer_died(int rank, const std::string& how);
   bool take_notice(int from);
+  void begin_heartbeats();
+  void send_heartbeats();
+  static void beat(int fd);
   void tell_others(const PoisonNote& note, int except);
   void tell(int fd, const std::string& frame);
 
@@ -235,6 +238,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::vector<uint64_t> watches_;
   std::vector<PeerProcess> processes_;
   std::vector<std::unique_ptr<FrameAssembler>> notices_;  // by rank, where there is a control connection
+  ProcessFd heartbeat_;          // rank 0's timer
+  std::vector<int> unanswered_;  // heartbeats, by rank; the watcher's
 };
 
 }  // namespace trireme::ccl
