@@ -27,16 +27,15 @@ def test_two_hosts_of_two_ranks(tmp_path, make_cluster, size_bytes):
 def test_killed_rank_is_named_on_every_host(tmp_path, make_cluster, victim):
     with start(tmp_path, make_cluster(hosts=2), 4, "--bytes", 1 << 20, "--seconds", 30) as ranks:
         time.sleep(0.3)
-        killed = time.monotonic()
         ranks.kill(victim)
         codes = ranks.wait(timeout_s=5)
-        assert time.monotonic() - killed < 1.5
         for rank in range(4):
             if rank == victim:
                 continue
             assert codes[rank] == 3
-            _, kind, message = failure(ranks, rank)
+            took_ms, kind, message = failure(ranks, rank)
             assert kind == "PeerLost" and f"rank {victim}" in message, message
+            assert took_ms < 1000
 
 
 @pytest.mark.parametrize("size_bytes", [8, 16 << 20])
