@@ -305,6 +305,27 @@ event broadcast(T* send_buf, T* recv_buf, size_t count, int root, const communic
   return broadcast(send_buf, recv_buf, count, native_type_info<T>::dtype, root, comm, attr, deps);
 }
 
+// Every rank's count elements, in rank order, in the root's recv_buf. In place: send_buf is the root's share of it.
+CCL_API event gather(const void* send_buf, void* recv_buf, size_t count, datatype dtype, int root, const communicator& comm,
+                     const gather_attr& attr = default_gather_attr, const vector_class<event>& deps = {});
+
+inline event gather(const void* send_buf, void* recv_buf, size_t count, datatype dtype, int root, const communicator& comm,
+                    const stream&, const gather_attr& attr = default_gather_attr, const vector_class<event>& deps = {}) {
+  return gather(send_buf, recv_buf, count, dtype, root, comm, attr, deps);
+}
+
+template <class T, class = detail::if_native<T>>
+event gather(const T* send_buf, T* recv_buf, size_t count, int root, const communicator& comm,
+             const gather_attr& attr = default_gather_attr, const vector_class<event>& deps = {}) {
+  return gather(send_buf, recv_buf, count, native_type_info<T>::dtype, root, comm, attr, deps);
+}
+
+template <class T, class = detail::if_native<T>>
+event gather(const T* send_buf, T* recv_buf, size_t count, int root, const communicator& comm, const stream&,
+             const gather_attr& attr = default_gather_attr, const vector_class<event>& deps = {}) {
+  return gather(send_buf, recv_buf, count, native_type_info<T>::dtype, root, comm, attr, deps);
+}
+
 // count elements from one rank to another. Sends and receives between two ranks match in order. Ranks that send to each
 // other before they receive do so in a group.
 CCL_API event send(void* buf, size_t count, datatype dtype, int peer, const communicator& comm,

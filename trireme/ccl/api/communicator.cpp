@@ -175,6 +175,9 @@ communicator split_communicator(const communicator& comm, int color, int key) {
   return detail::translating("split_communicator", [&] { return detail::split(comm, color, key); });
 }
 
+void dev_comm_create(const communicator&, const dev_comm_requirements*, dev_comm_t*) { detail::needs_device("dev_comm_create"); }
+void dev_comm_destroy(const communicator&, const dev_comm_t*) { detail::needs_device("dev_comm_destroy"); }
+
 namespace preview {
 
 communicator create_communicator(const comm_attr&) {

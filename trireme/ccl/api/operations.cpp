@@ -265,6 +265,22 @@ event broadcast(void* send_buf, void* recv_buf, size_t count, datatype dtype, in
                      [&] { return start(comm, plan_broadcast(send_buf, recv_buf, count, dtype, root), attr, deps); });
 }
 
+event gather(const void* send_buf, void* recv_buf, size_t count, datatype dtype, int root, const communicator& comm,
+             const gather_attr& attr, const vector_class<event>& deps) {
+  return translating("gather", [&] {
+    auto plan = plan_of(OpKind::gather, dtype, count);
+    plan.operation.root = root;
+    plan.operation.send_buffer = send_buf;
+    if (rank_of(comm) == root) {
+      const vector_class<size_t> counts(size_of(comm), count);
+      auto blocks = end_to_end("recv_buf", recv_buf, counts, dtype);
+      check_overlap(send_buf, multiply("count", count, bytes_of(dtype)), blocks, root);
+      plan.operation.recv_blocks = std::move(blocks);
+    }
+    return start(comm, std::move(plan), attr, deps);
+  });
+}
+
 event send(void* buf, size_t count, datatype dtype, int peer, const communicator& comm, const pt2pt_attr& attr,
            const vector_class<event>& deps) {
   return translating("send", [&] { return start(comm, plan_transfer(OpKind::send, buf, count, dtype, peer), attr, deps); });
