@@ -1,4 +1,4 @@
-// oneCCL's C++ API for host memory: a program written for oneCCL's ccl.hpp (2021.14 to 2022.1) compiles unchanged, from
+// oneCCL's C++ API for host memory: a program written for oneCCL's ccl.hpp (2021.14 to 2022.2) compiles unchanged, from
 // C++11 on, and links with -lccl. What needs a device (SYCL queues, buffers, events) throws ccl::unsupported.
 #pragma once
 

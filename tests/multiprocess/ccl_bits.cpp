@@ -1,8 +1,10 @@
 // One rank that reduces random data in every way and size, and prints a digest of the bits of each result: tests compare them between
 // ranks, runs and settings. Reads RANK, WORLD_SIZE and STORE as ccl_rank does. Prints "ready", then one line per result, "KIND TYPE
-// COUNT: DIGEST". The operations go round several communicators and are left to the workers, all at once.
+// COUNT: DIGEST". The operations go round several communicators and are left to the workers, all at once. With RANKS_PER_HOST, so many
+// take themselves to be on a host.
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <random>
@@ -79,6 +81,7 @@ int run() {
     CommunicatorOptions options;
     options.name = str("bits-", i);
     options.timeout = std::chrono::seconds(60);
+    if (const char* ranks = getenv("RANKS_PER_HOST")) options.host_label = str("host ", place.rank / std::atoi(ranks));
     comms.push_back(Communicator::create(place.size, place.rank, store, options));
   }
   std::printf("ready\n");

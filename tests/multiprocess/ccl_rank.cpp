@@ -7,6 +7,7 @@
 //   --check            every result is checked
 //   --shared           each operation has a new buffer of the library's shared memory
 //   --no-pidfd         as on a kernel, or in a sandbox, that has no pidfd_open
+//   --no-memfd RANK    as if that rank, of all, could make no shared memory
 // A failure prints "failed after MS ms: TYPE: MESSAGE" (the time since the operation began) and exits 3.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -46,6 +47,7 @@ struct Options {
   bool check = false;
   bool shared = false;
   bool no_pidfd = false;
+  int no_memfd = -1;
 };
 
 Options parse(int argc, char** argv) {
@@ -61,6 +63,7 @@ Options parse(int argc, char** argv) {
     else if (name == "--check") options.check = true;
     else if (name == "--shared") options.shared = true;
     else if (name == "--no-pidfd") options.no_pidfd = true;
+    else if (name == "--no-memfd") options.no_memfd = static_cast<int>(value());
     else throw InvalidArgument("unknown argument " + name);
   }
   return options;
@@ -79,12 +82,13 @@ std::string type_name(const std::exception& error) {
   return "Error";
 }
 
-void refuse_pidfd_open() {
-  sock_filter program[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+// From now on `system_call` fails in this process, as one that the kernel does not have.
+void refuse(unsigned system_call) {
+  sock_filter program[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, system_call, 0, 1),
                            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
   sock_fprog filter{std::size(program), program};
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) {
-    throw IoError(errno_message("refusing pidfd_open", errno));
+    throw IoError(errno_message("refusing a system call", errno));
   }
 }
 
@@ -109,8 +113,9 @@ class Buffer {
 };
 
 int run(const Options& options) {
-  if (options.no_pidfd) refuse_pidfd_open();
   Place place = place_from_environment();
+  if (options.no_pidfd) refuse(SYS_pidfd_open);
+  if (options.no_memfd == place.rank) refuse(SYS_memfd_create);
   auto store = meet(place);
   CommunicatorOptions comm_options;
   if (options.timeout_ms > 0) comm_options.timeout = milliseconds(options.timeout_ms);

@@ -13,15 +13,15 @@ from tests.multiprocess.holdings import held_by, still_held
 def expect_survivors_name(ranks, victim):
     """Kills one of the ranks: the others must fail at once, for that reason, and nothing may be left of the job."""
     held = held_by(ranks.living())
-    killed = time.monotonic()
     ranks.kill(victim)
     survivors = [rank for rank in range(ranks.size) if rank != victim]
     codes = ranks.wait(timeout_s=5)
-    assert time.monotonic() - killed < 1.5
     assert [codes[rank] for rank in survivors] == [3] * len(survivors)
     for rank in survivors:
-        _, kind, message = failure(ranks, rank)
+        # The operation began before the kill, or when its victim was already gone.
+        took_ms, kind, message = failure(ranks, rank)
         assert kind == "PeerLost" and f"rank {victim}" in message, message
+        assert took_ms < 1000
     assert not ranks.living()
     # Shared memory has no name, and neither has a UNIX socket: they are gone with the last process that holds them.
     assert held.memory and held.sockets and not held.named_memory, held
@@ -52,16 +52,21 @@ def test_killed_where_there_is_no_pidfd(tmp_path, victim):
         expect_survivors_name(ranks, victim)
 
 
-
-
-def test_killed_while_a_forked_child_lives(tmp_path):
-    with start(tmp_path, 2, "--bytes", 65536, "--seconds", 30, "--fork-child") as ranks:
+@pytest.mark.parametrize("pidfd", [[], ["--no-pidfd"]], ids=["pidfd", "no-pidfd"])
+def test_killed_while_a_forked_child_lives(tmp_path, pidfd):
+    with start(tmp_path, 2, "--bytes", 65536, "--seconds", 30, "--fork-child", *pidfd) as ranks:
         time.sleep(0.2)
-        killed = time.monotonic()
         ranks.kill(1)
         ranks.wait_for_output(0, "failed")
-        assert time.monotonic() - killed < 1
-        assert failure(ranks, 0)[1] == "PeerLost"
+        took_ms, kind, _ = failure(ranks, 0)
+        assert kind == "PeerLost" and took_ms < 1000
+
+
+def test_without_shared_memory_the_ranks_of_a_host_use_the_network(tmp_path):
+    with start(tmp_path, 3, "--bytes", 65536, "--seconds", 0.5, "--check", "--no-memfd", 0) as ranks:
+        outputs = ranks.succeed(timeout_s=20)
+    for output in outputs:
+        assert "3 ranks on 3 hosts" in output and "cannot share memory" in output and "memfd_create" in output
 
 
 def test_stopped_rank_is_no_alarm(tmp_path):

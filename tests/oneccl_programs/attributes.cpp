@@ -28,6 +28,9 @@ void check_operation_attributes() {
   auto pt2pt = ccl::create_operation_attr<ccl::pt2pt_attr>(ccl::attr_val<ccl::pt2pt_attr_id::group_id>(2));
   CHECK(pt2pt.get<ccl::pt2pt_attr_id::group_id>() == 2);
   using priority = ccl::detail::ccl_api_type_attr_traits<ccl::operation_attr_id, ccl::operation_attr_id::priority>;
+  static_assert(static_cast<int>(ccl::alltoall_attr_id::op_id_offset) == 5, "as in oneCCL");
+  CHECK(ccl::default_gather_attr.get<ccl::operation_attr_id::version>().major == ccl::ccl_empty_attr::version.major);
+  CHECK(ccl::device_index_type(0, 0, ccl::unused_index_value) > ccl::device_index_type(0, 0, ccl::index_type(7)));
   static_assert(std::is_same<priority::return_type, size_t>::value, "a priority is a size_t");
 }
 

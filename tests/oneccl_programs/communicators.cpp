@@ -1,5 +1,7 @@
 // Making communicators: from one kvs, from a kvs of the program's own, by splitting.
+#include <chrono>
 #include <mutex>
+#include <thread>
 
 #include "ranks.hpp"
 
@@ -83,6 +85,19 @@ void check_split(ccl::communicator& comm) {
   CHECK_THROWS(ccl::invalid_argument, "color", comm.split(ccl::default_comm_split_attr));
 }
 
+// It waits for what is under way, though the event is there to wait for it as well.
+void check_finalize_waits(const ccl::communicator& comm, const ccl::shared_ptr_class<ccl::kvs>& kvs) {
+  auto last = ccl::create_communicator(comm.size(), comm.rank(), kvs);
+  const size_t count = 1 << 18;
+  std::vector<int> in(count, comm.rank() + 1), out(count);
+  if (comm.rank() == comm.size() - 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  auto event = ccl::allreduce(in.data(), out.data(), count, ccl::reduction::sum, last);
+  last.finalize();
+  CHECK(out == std::vector<int>(count, ranks::sum(comm.size(), 0)));
+  CHECK(event.test());
+  last.finalize();
+}
+
 void check_end(const ccl::communicator& comm, const ccl::shared_ptr_class<ccl::kvs>& kvs) {
   auto last = ccl::create_communicator(comm.size(), comm.rank(), kvs);
   ccl::barrier(last);
@@ -108,6 +123,7 @@ void run(ccl::communicator& comm, const ccl::shared_ptr_class<ccl::kvs>& kvs) {
   check_several_from_one_kvs(comm, kvs);
   check_programs_kvs(comm, kvs);
   check_split(comm);
+  check_finalize_waits(comm, kvs);
   check_end(comm, kvs);
   check_arguments(kvs);
 }

@@ -102,6 +102,19 @@ void check_groups(const ccl::communicator& comm) {
   for (auto& values : data) check_results(values.data(), comm.size(), 0, count);
 }
 
+void refuse(const void*, size_t, void*, size_t*, ccl::datatype, const ccl::fn_context*) { throw std::runtime_error("too much"); }
+
+// What a function throws comes out where its result is waited for, and the communicator lives.
+void check_throwing(const ccl::communicator& comm) {
+  if (comm.size() == 1) return;
+  auto attr = ccl::create_operation_attr<ccl::allreduce_attr>();
+  attr.set<ccl::allreduce_attr_id::reduction_fn>(refuse);
+  std::vector<uint64_t> data = inputs(comm.rank(), 1000);
+  CHECK_THROWS(std::runtime_error, "too much",
+               ccl::allreduce(data.data(), data.data(), data.size(), ccl::reduction::custom, comm, attr).wait());
+  check_allreduce(comm, 1000);
+}
+
 void run(ccl::communicator& comm, const ccl::shared_ptr_class<ccl::kvs>&) {
   const size_t counts[] = {1, 3, 1000, 1025, 40001, 500009};
   for (size_t count : counts) {
@@ -110,4 +123,5 @@ void run(ccl::communicator& comm, const ccl::shared_ptr_class<ccl::kvs>&) {
     check_reduce_scatter(comm, count);
   }
   check_groups(comm);
+  check_throwing(comm);
 }

@@ -1,4 +1,4 @@
-// allgather, allgatherv, broadcast, scatter: data that moves unchanged.
+// allgather, allgatherv, broadcast, gather, scatter: data that moves unchanged.
 #include "ranks.hpp"
 
 void check_allgather(const ccl::communicator& comm, size_t count) {
@@ -74,6 +74,37 @@ void check_broadcast(const ccl::communicator& comm) {
   CHECK_THROWS(ccl::invalid_argument, "root", ccl::broadcast(&unused, 1, -1, comm));
 }
 
+void check_gather(const ccl::communicator& comm) {
+  const size_t count = 33, size = comm.size();
+  auto attr = ccl::create_operation_attr<ccl::gather_attr>(ccl::attr_val<ccl::operation_attr_id::synchronous>(true));
+  for (int root = 0; root < comm.size(); ++root) {
+    const bool here = comm.rank() == root;
+    const std::vector<int64_t> mine(count, comm.rank() + 1);
+    std::vector<int64_t> all(here ? count * size : 0);
+    auto check_all = [&] {
+      for (size_t i = 0; i < all.size(); ++i) CHECK(all[i] == static_cast<int64_t>(i / count) + 1);
+      std::fill(all.begin(), all.end(), 0);
+    };
+    ccl::gather(mine.data(), all.data(), count, root, comm).wait();
+    check_all();
+    ccl::gather(mine.data(), all.data(), count, root, comm, ccl::create_stream(), attr);
+    check_all();
+    ccl::gather(static_cast<const void*>(mine.data()), all.data(), count, ccl::datatype::int64, root, comm,
+                ccl::default_stream, ccl::default_gather_attr)
+        .wait();
+    check_all();
+
+    // In place: the root's own share.
+    if (here) std::copy(mine.begin(), mine.end(), all.begin() + root * count);
+    ccl::gather(here ? all.data() + root * count : mine.data(), all.data(), count, root, comm).wait();
+    check_all();
+    if (here) CHECK_THROWS(ccl::invalid_argument, "overlaps", ccl::gather(all.data() + 1, all.data(), count, root, comm));
+    if (here) CHECK_THROWS(ccl::invalid_argument, "recv_buf", ccl::gather<int64_t>(mine.data(), nullptr, count, root, comm));
+  }
+  int64_t unused = 0;
+  CHECK_THROWS(ccl::invalid_argument, "root", ccl::gather(&unused, &unused, 1, comm.size(), comm));
+}
+
 void check_scatter(const ccl::communicator& comm) {
   const size_t count = 33, size = comm.size();
   for (int root = 0; root < comm.size(); ++root) {
@@ -89,5 +120,6 @@ void run(ccl::communicator& comm, const ccl::shared_ptr_class<ccl::kvs>&) {
   check_allgather(comm, 300000);
   check_allgatherv(comm);
   check_broadcast(comm);
+  check_gather(comm);
   check_scatter(comm);
 }

@@ -19,6 +19,8 @@ void run(ccl::communicator& comm, const ccl::shared_ptr_class<ccl::kvs>& kvs) {
   any.set("through the interface", {'x'});
   CHECK(text(any.get("through the interface")) == "x");
 
+  CHECK(ccl::kvs::allocate_id() != ccl::kvs::allocate_id());
+
   ccl::kvs::address_type not_an_address;
   not_an_address.fill('?');
   CHECK_THROWS(ccl::invalid_argument, "address", ccl::create_kvs(not_an_address));

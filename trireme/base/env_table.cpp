@@ -13,7 +13,7 @@ constexpr Variable kTable[] = {
      "or one for each worker of every rank; fewer are an error, more are not used. `auto`: as chosen with TRIREME_PIN, or else the "
      "last ones that the process may use, where that leaves every rank one to compute on."},
     {"CCL_WORKER_OFFLOAD", Type::flag, "1", "", "0: no worker threads, the calling thread does the work."},
-    {"CCL_SPIN_COUNT", Type::integer, "-1", "-1..",
+    {"CCL_SPIN_COUNT", Type::integer, "-1", "-1..1000000000",
      "Rounds of polling before a waiting thread sleeps. -1: automatic: a few when there are more ranks than cores, else up to "
      "50 ms for a caller and about 0.1 ms for a worker."},
     {"CCL_UNORDERED_COLL", Type::choice, "0", "0",
@@ -22,15 +22,16 @@ constexpr Variable kTable[] = {
     // Who is in the job, and where.
     {"CCL_PROCESS_LAUNCHER", Type::choice, "hydra", "hydra|torchrun|pmix|none",
      "Who started the processes, and so which variables tell a process its rank. Unset: whoever left its variables."},
-    {"CCL_LOCAL_RANK", Type::integer, "0", "0..", "Rank within the host, with CCL_PROCESS_LAUNCHER=none."},
-    {"CCL_LOCAL_SIZE", Type::integer, "1", "1..", "Ranks on the host, with CCL_PROCESS_LAUNCHER=none."},
+    {"CCL_LOCAL_RANK", Type::integer, "0", "0..65535", "Rank within the host, with CCL_PROCESS_LAUNCHER=none; less than CCL_LOCAL_SIZE."},
+    {"CCL_LOCAL_SIZE", Type::integer, "1", "1..65536", "Ranks on the host, with CCL_PROCESS_LAUNCHER=none."},
     {"CCL_KVS_IFACE", Type::text, "", "", "Another name of TRIREME_IFACE, which counts where both are set."},
     {"CCL_KVS_IP_PORT", Type::text, "", "", "`address_port` of the main kvs. Empty: chosen by the rank that makes it."},
     {"CCL_KVS_CONNECTION_TIMEOUT", Type::seconds, "120", "1..86400", "How long a rank tries to reach the kvs."},
 
     // Transports.
     {"CCL_ATL_TRANSPORT", Type::choice, "mpi", "mpi|ofi",
-     "Accepted for compatibility and checked; TRIREME_FABRIC alone decides what carries data between hosts."},
+     "oneCCL's choice. `ofi`: where TRIREME_FABRIC is unset, libfabric carries data between hosts if every rank can use it. `mpi`: "
+     "no MPI is needed, it changes nothing."},
     {"TRIREME_FABRIC", Type::choice, "tcp", "tcp|ofi",
      "What carries data between hosts: our TCP, or libfabric (verbs, EFA, psm3; see FI_PROVIDER)."},
     {"TRIREME_IFACE", Type::text, "", "",

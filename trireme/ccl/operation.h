@@ -4,6 +4,7 @@
 #include <chrono>
 #include <exception>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,15 @@ struct Operation {
   std::vector<size_t> recv_counts;
   std::vector<Block> send_blocks;
   std::vector<Block> recv_blocks;
+  // What the ranks must agree on, where that is more than what is carried out: a reduction by a program's function, say, of which the library
+  // only moves the bytes.
+  struct Stated {
+    OpKind kind;
+    DataType type;
+    Reduction reduction;
+    size_t count;
+  };
+  std::optional<Stated> stated;
   // Zero: the communicator's own timeout.
   std::chrono::milliseconds timeout{0};
   // The caller waits at once: do not hand the work to a worker thread.

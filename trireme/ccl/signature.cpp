@@ -35,6 +35,12 @@ Signature signature_of(const Operation& op) {
     default:
       signature.count = op.count;
   }
+  if (op.stated) {
+    signature.kind = static_cast<uint8_t>(op.stated->kind);
+    signature.type = static_cast<uint8_t>(op.stated->type);
+    signature.reduction = static_cast<uint8_t>(op.stated->reduction);
+    signature.count = op.stated->count;
+  }
   return signature;
 }
 

@@ -25,17 +25,18 @@ enum class operation_attr_id : int {
   last_value CCL_DEPRECATED_ENUM_FIELD
 };
 
-enum class allgather_attr_id : int {};
-enum class allgatherv_attr_id : int {};
-enum class allreduce_attr_id : int { reduction_fn = 5 };
-enum class alltoall_attr_id : int {};
-enum class alltoallv_attr_id : int {};
-enum class barrier_attr_id : int {};
-enum class broadcast_attr_id : int {};
+// An operation's own ids count from op_id_offset.
+enum class allgather_attr_id : int { op_id_offset = 5 };
+enum class allgatherv_attr_id : int { op_id_offset = 5 };
+enum class allreduce_attr_id : int { op_id_offset = 5, reduction_fn = op_id_offset };
+enum class alltoall_attr_id : int { op_id_offset = 5 };
+enum class alltoallv_attr_id : int { op_id_offset = 5 };
+enum class barrier_attr_id : int { op_id_offset = 5 };
+enum class broadcast_attr_id : int { op_id_offset = 5 };
 // group_id is oneCCL's own bookkeeping of groups, and changes nothing.
-enum class pt2pt_attr_id : int { group_id = 5 };
-enum class reduce_attr_id : int { reduction_fn = 5 };
-enum class reduce_scatter_attr_id : int { reduction_fn = 5 };
+enum class pt2pt_attr_id : int { op_id_offset = 5, group_id = op_id_offset };
+enum class reduce_attr_id : int { op_id_offset = 5, reduction_fn = op_id_offset };
+enum class reduce_scatter_attr_id : int { op_id_offset = 5, reduction_fn = op_id_offset };
 enum class scatter_attr_id : int {};
 
 enum class init_attr_id : int { version };
@@ -174,7 +175,10 @@ class operation_attr : public operation_fields, public attr_fields<Id, ids...> {
 
 }  // namespace detail
 
-struct ccl_empty_attr {
+struct CCL_API ccl_empty_attr {
+  // The library's. Not const, because oneCCL's is not.
+  static library_version version;
+
   template <class Attr>
   static Attr create_empty() {
     return Attr();
@@ -187,6 +191,7 @@ class alltoall_attr : public detail::operation_fields {};
 class alltoallv_attr : public detail::operation_fields {};
 class barrier_attr : public detail::operation_fields {};
 class broadcast_attr : public detail::operation_fields {};
+class gather_attr : public detail::operation_fields {};
 class scatter_attr : public detail::operation_fields {};
 class allreduce_attr : public detail::operation_attr<allreduce_attr_id, allreduce_attr_id::reduction_fn> {};
 class reduce_attr : public detail::operation_attr<reduce_attr_id, reduce_attr_id::reduction_fn> {};
@@ -224,6 +229,7 @@ extern CCL_API alltoall_attr default_alltoall_attr;
 extern CCL_API alltoallv_attr default_alltoallv_attr;
 extern CCL_API barrier_attr default_barrier_attr;
 extern CCL_API broadcast_attr default_broadcast_attr;
+extern CCL_API gather_attr default_gather_attr;
 extern CCL_API pt2pt_attr default_pt2pt_attr;
 extern CCL_API reduce_attr default_reduce_attr;
 extern CCL_API reduce_scatter_attr default_reduce_scatter_attr;

@@ -1,6 +1,7 @@
 // A group of ranks, and how to make one.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "oneapi/ccl/attributes.hpp"
@@ -37,7 +38,7 @@ class CCL_API communicator final {
   communicator split(int color, int key, bool split_external_use = false);
   communicator split(const comm_split_attr& attr);
 
-  // No operation may follow; those under way go on.
+  // Waits for the operations under way. None may follow.
   void finalize();
 
  private:
@@ -102,6 +103,27 @@ vector_class<communicator> create_communicatorsExt(int size, const Devices& devi
 }
 
 CCL_API communicator split_communicator(const communicator& comm, int color, int key);
+
+// A communicator as code on a device uses it: where its rank is, in all and among those whose memory it can reach, and the
+// barriers among the latter.
+struct dev_comm_data {
+  int rank;
+  int nranks;
+  int lsa_rank;
+  int lsa_size;
+  uint32_t** barrier_inboxes;
+  int n_barriers;
+  uint32_t* barrier_epochs;
+};
+typedef dev_comm_data dev_comm_t;
+
+struct dev_comm_requirements {
+  int lsa_barrier_count;
+};
+
+// Both throw unsupported.
+CCL_API void dev_comm_create(const communicator& comm, const dev_comm_requirements* requirements, dev_comm_t* dev_comm);
+CCL_API void dev_comm_destroy(const communicator& comm, const dev_comm_t* dev_comm);
 
 namespace preview {
 

@@ -38,6 +38,8 @@ class CCL_API kvs final : public kvs_interface {
   vector_class<char> get(const string_class& key) override;
   void set(const string_class& key, const vector_class<char>& data) override;
   int get_id() override;
+  // A number that no earlier call in this process has returned.
+  static int allocate_id();
 
  private:
   friend struct detail::access;

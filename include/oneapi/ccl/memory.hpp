@@ -38,5 +38,15 @@ class CCL_API window {
 CCL_API window comm_window_register(const communicator& comm, void* buffer, size_t size, int win_flags);
 CCL_API void comm_window_deregister(const communicator& comm, window& win);
 
+// A window as code on a device uses it, and the memory of its peers. All of them throw unsupported.
+struct window_data;
+typedef window_data* window_t;
+
+CCL_API window_t comm_window_register_v2(const communicator& comm, void* buffer, size_t size, int win_flags);
+CCL_API void comm_window_deregister(const communicator& comm, window_t& win);
+CCL_API void get_peer_device_pointer(window_t win, size_t offset, int peer, void** out_ptr);
+CCL_API void get_lsa_device_pointer(window_t win, size_t offset, int lsa_peer, void** out_ptr);
+CCL_API void get_local_device_pointer(window_t win, size_t offset, void** out_ptr);
+
 }  // namespace v1
 }  // namespace ccl

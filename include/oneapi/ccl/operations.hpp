@@ -31,7 +31,8 @@ vector_class<void*> untyped(const vector_class<T*>& buffers) {
 }  // namespace detail
 
 // Between the two, this thread's operations are collected; the outermost group_end submits them in order, and waits for
-// those whose events are gone or whose attribute says synchronous.
+// those whose events are gone or whose attribute says synchronous. When one fails the others are carried out all the same, and
+// what the first failed with is thrown at the end.
 CCL_API void group_start();
 CCL_API void group_end();
 
@@ -302,6 +303,27 @@ template <class T, class = detail::if_native<T>>
 event broadcast(T* send_buf, T* recv_buf, size_t count, int root, const communicator& comm, const stream&,
                 const broadcast_attr& attr = default_broadcast_attr, const vector_class<event>& deps = {}) {
   return broadcast(send_buf, recv_buf, count, native_type_info<T>::dtype, root, comm, attr, deps);
+}
+
+// Every rank's count elements, in rank order, in the root's recv_buf. In place: send_buf is the root's share of it.
+CCL_API event gather(const void* send_buf, void* recv_buf, size_t count, datatype dtype, int root, const communicator& comm,
+                     const gather_attr& attr = default_gather_attr, const vector_class<event>& deps = {});
+
+inline event gather(const void* send_buf, void* recv_buf, size_t count, datatype dtype, int root, const communicator& comm,
+                    const stream&, const gather_attr& attr = default_gather_attr, const vector_class<event>& deps = {}) {
+  return gather(send_buf, recv_buf, count, dtype, root, comm, attr, deps);
+}
+
+template <class T, class = detail::if_native<T>>
+event gather(const T* send_buf, T* recv_buf, size_t count, int root, const communicator& comm,
+             const gather_attr& attr = default_gather_attr, const vector_class<event>& deps = {}) {
+  return gather(send_buf, recv_buf, count, native_type_info<T>::dtype, root, comm, attr, deps);
+}
+
+template <class T, class = detail::if_native<T>>
+event gather(const T* send_buf, T* recv_buf, size_t count, int root, const communicator& comm, const stream&,
+             const gather_attr& attr = default_gather_attr, const vector_class<event>& deps = {}) {
+  return gather(send_buf, recv_buf, count, native_type_info<T>::dtype, root, comm, attr, deps);
 }
 
 // count elements from one rank to another. Sends and receives between two ranks match in order. Ranks that send to each

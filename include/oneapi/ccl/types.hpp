@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <iostream>
 #include <limits>
+#include <tuple>
 #include <type_traits>
 
 #include "oneapi/ccl/aliases.hpp"
@@ -73,6 +74,11 @@ typedef void (*reduction_fn)(const void* in, size_t in_count, void* inout, size_
 
 // In place of a native device, context or queue: the host has none.
 struct empty_t {};
+
+// How oneCCL numbers devices: by driver, device and part of it.
+using index_type = uint32_t;
+static constexpr index_type unused_index_value = std::numeric_limits<index_type>::max();
+using device_index_type = std::tuple<index_type, index_type, index_type>;
 
 }  // namespace v1
 }  // namespace ccl

@@ -24,12 +24,14 @@ communicator_state::communicator_state(std::shared_ptr<core::Communicator> commu
 }
 
 const std::shared_ptr<core::Communicator>& communicator_state::get() const {
-  if (communicator_) return communicator_;
+  if (communicator_ && !finalized_.load(std::memory_order_acquire)) return communicator_;
   throw trireme::InvalidArgument(size_ == 0 ? "comm has no ranks: this rank gave its split a negative color"
                                             : "comm was finalized");
 }
 
-void communicator_state::finalize() { communicator_.reset(); }
+void communicator_state::finalize() {
+  if (communicator_ && !finalized_.exchange(true)) communicator_->finalize();
+}
 
 communicator access::make(std::shared_ptr<core::Communicator> core_communicator) {
   return communicator(std::make_shared<communicator_state>(std::move(core_communicator)));
@@ -172,6 +174,9 @@ communicator create_communicator(int size, int rank, shared_ptr_class<kvs_interf
 communicator split_communicator(const communicator& comm, int color, int key) {
   return detail::translating("split_communicator", [&] { return detail::split(comm, color, key); });
 }
+
+void dev_comm_create(const communicator&, const dev_comm_requirements*, dev_comm_t*) { detail::needs_device("dev_comm_create"); }
+void dev_comm_destroy(const communicator&, const dev_comm_t*) { detail::needs_device("dev_comm_destroy"); }
 
 namespace preview {
 

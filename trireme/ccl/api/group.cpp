@@ -1,4 +1,6 @@
 // Groups: operations collected per thread and submitted together.
+#include <exception>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -16,28 +18,27 @@ struct group {
 };
 thread_local group this_threads_group;
 
-// Those that come after a failed one are not submitted, and fail with it.
-void submit_all(const std::vector<std::shared_ptr<pending_operation>>& operations) {
-  std::exception_ptr failure;
+// All of them, also after one has failed: the other ranks count on those of other communicators.
+void submit_all(const std::vector<std::shared_ptr<pending_operation>>& operations, std::exception_ptr& failure) {
   for (const auto& operation : operations) {
-    if (failure) {
-      operation->refuse(failure);
-      continue;
-    }
     try {
       operation->submit();
     } catch (...) {
-      failure = std::current_exception();
-      operation->refuse(failure);
+      operation->refuse(std::current_exception());
+      if (!failure) failure = std::current_exception();
     }
   }
-  if (failure) std::rethrow_exception(failure);
 }
 
-// An operation whose event is gone has nobody else to wait for it.
-void wait_for_unowned(const std::vector<std::shared_ptr<pending_operation>>& operations) {
+// An operation whose event is gone has nobody else to wait for it, and its memory goes with the group.
+void wait_for_unowned(const std::vector<std::shared_ptr<pending_operation>>& operations, std::exception_ptr& failure) {
   for (const auto& operation : operations) {
-    if (operation->synchronous() || operation.use_count() == 1) operation->wait();
+    if (!operation->synchronous() && operation.use_count() != 1) continue;
+    try {
+      operation->wait();
+    } catch (...) {
+      if (!failure) failure = std::current_exception();
+    }
   }
 }
 
@@ -56,8 +57,10 @@ void group_end() {
     if (group.depth == 0) throw exception("ccl", "group_end", "no group_start came before it");
     if (--group.depth > 0) return;
     const auto operations = std::exchange(group.operations, {});
-    detail::submit_all(operations);
-    detail::wait_for_unowned(operations);
+    std::exception_ptr failure;
+    detail::submit_all(operations, failure);
+    detail::wait_for_unowned(operations, failure);
+    if (failure) std::rethrow_exception(failure);
   });
 }
 

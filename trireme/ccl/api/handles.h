@@ -1,6 +1,7 @@
 // What stands behind the API's handles, and the way to it from a handle.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -23,10 +24,12 @@ class communicator_state {
   int size() const { return size_; }
   // Throws InvalidArgument when there is none, or no longer one.
   const std::shared_ptr<core::Communicator>& get() const;
+  // Waits for the operations under way, and leaves. Other threads may still be in get().
   void finalize();
 
  private:
-  std::shared_ptr<core::Communicator> communicator_;
+  const std::shared_ptr<core::Communicator> communicator_;
+  std::atomic<bool> finalized_{false};
   int rank_ = -1;
   int size_ = 0;
 };

@@ -1,5 +1,6 @@
 #include "oneapi/ccl/kvs.hpp"
 
+#include <atomic>
 #include <string>
 #include <utility>
 
@@ -42,6 +43,11 @@ void kvs::set(const string_class& key, const vector_class<char>& data) {
 }
 
 int kvs::get_id() { return -1; }
+
+int kvs::allocate_id() {
+  static std::atomic<int> next{0};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
 
 shared_ptr_class<kvs> create_main_kvs(const kvs_attr& attr) {
   return detail::translating("create_main_kvs", [&] {

@@ -13,6 +13,7 @@ alltoall_attr default_alltoall_attr;
 alltoallv_attr default_alltoallv_attr;
 barrier_attr default_barrier_attr;
 broadcast_attr default_broadcast_attr;
+gather_attr default_gather_attr;
 pt2pt_attr default_pt2pt_attr;
 reduce_attr default_reduce_attr;
 reduce_scatter_attr default_reduce_scatter_attr;
@@ -22,6 +23,8 @@ kvs_attr default_kvs_attr;
 comm_attr default_comm_attr;
 comm_split_attr default_comm_split_attr;
 stream default_stream;
+
+library_version ccl_empty_attr::version = detail::this_library();
 
 const library_version& detail::this_library() {
   static const library_version version = {CCL_MAJOR_VERSION,

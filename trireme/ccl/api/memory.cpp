@@ -67,4 +67,10 @@ void comm_window_deregister(const communicator& comm, window& win) {
   });
 }
 
+window_t comm_window_register_v2(const communicator&, void*, size_t, int) { detail::needs_device("comm_window_register_v2"); }
+void comm_window_deregister(const communicator&, window_t&) { detail::needs_device("comm_window_deregister"); }
+void get_peer_device_pointer(window_t, size_t, int, void**) { detail::needs_device("get_peer_device_pointer"); }
+void get_lsa_device_pointer(window_t, size_t, int, void**) { detail::needs_device("get_lsa_device_pointer"); }
+void get_local_device_pointer(window_t, size_t, void**) { detail::needs_device("get_local_device_pointer"); }
+
 }  // namespace ccl::inline v1

@@ -108,9 +108,8 @@ plan plan_allgather(const void* send_buf, size_t send_count, std::vector<Block> 
   return plan;
 }
 
-plan plan_alltoall(std::vector<Block> send_blocks, std::vector<Block> recv_blocks) {
-  plan plan;
-  plan.operation.kind = OpKind::alltoall;
+plan plan_alltoall(std::vector<Block> send_blocks, std::vector<Block> recv_blocks, datatype dtype) {
+  plan plan = plan_of(OpKind::alltoall, dtype, 0);
   plan.operation.send_blocks = std::move(send_blocks);
   plan.operation.recv_blocks = std::move(recv_blocks);
   return plan;
@@ -208,7 +207,7 @@ event alltoall(const void* send_buf, void* recv_buf, size_t count, datatype dtyp
     const vector_class<size_t> counts(size_of(comm), count);
     return start(
         comm,
-        plan_alltoall(end_to_end("send_buf", send_buf, counts, dtype), end_to_end("recv_buf", recv_buf, counts, dtype)),
+        plan_alltoall(end_to_end("send_buf", send_buf, counts, dtype), end_to_end("recv_buf", recv_buf, counts, dtype), dtype),
         attr, deps);
   });
 }
@@ -218,7 +217,7 @@ event alltoall(const vector_class<void*>& send_bufs, const vector_class<void*>& 
   return translating("alltoall", [&] {
     const vector_class<size_t> counts(size_of(comm), count);
     return start(comm,
-                 plan_alltoall(apart("send_bufs", send_bufs, counts, dtype), apart("recv_bufs", recv_bufs, counts, dtype)),
+                 plan_alltoall(apart("send_bufs", send_bufs, counts, dtype), apart("recv_bufs", recv_bufs, counts, dtype), dtype),
                  attr, deps);
   });
 }
@@ -231,7 +230,7 @@ event alltoallv(const void* send_buf, const vector_class<size_t>& send_counts, v
     check_entries("recv_counts", recv_counts.size(), size_of(comm));
     return start(comm,
                  plan_alltoall(end_to_end("send_buf", send_buf, send_counts, dtype),
-                               end_to_end("recv_buf", recv_buf, recv_counts, dtype)),
+                               end_to_end("recv_buf", recv_buf, recv_counts, dtype), dtype),
                  attr, deps);
   });
 }
@@ -244,7 +243,8 @@ event alltoallv(const vector_class<void*>& send_bufs, const vector_class<size_t>
     check_entries("recv_counts", recv_counts.size(), size_of(comm));
     return start(
         comm,
-        plan_alltoall(apart("send_bufs", send_bufs, send_counts, dtype), apart("recv_bufs", recv_bufs, recv_counts, dtype)),
+        plan_alltoall(apart("send_bufs", send_bufs, send_counts, dtype), apart("recv_bufs", recv_bufs, recv_counts, dtype),
+                      dtype),
         attr, deps);
   });
 }
@@ -263,6 +263,22 @@ event broadcast(void* send_buf, void* recv_buf, size_t count, datatype dtype, in
                 const broadcast_attr& attr, const vector_class<event>& deps) {
   return translating("broadcast",
                      [&] { return start(comm, plan_broadcast(send_buf, recv_buf, count, dtype, root), attr, deps); });
+}
+
+event gather(const void* send_buf, void* recv_buf, size_t count, datatype dtype, int root, const communicator& comm,
+             const gather_attr& attr, const vector_class<event>& deps) {
+  return translating("gather", [&] {
+    auto plan = plan_of(OpKind::gather, dtype, count);
+    plan.operation.root = root;
+    plan.operation.send_buffer = send_buf;
+    if (rank_of(comm) == root) {
+      const vector_class<size_t> counts(size_of(comm), count);
+      auto blocks = end_to_end("recv_buf", recv_buf, counts, dtype);
+      check_overlap(send_buf, multiply("count", count, bytes_of(dtype)), blocks, root);
+      plan.operation.recv_blocks = std::move(blocks);
+    }
+    return start(comm, std::move(plan), attr, deps);
+  });
 }
 
 event send(void* buf, size_t count, datatype dtype, int peer, const communicator& comm, const pt2pt_attr& attr,

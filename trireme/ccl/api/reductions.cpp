@@ -155,6 +155,7 @@ void plan_custom(plan& plan, const reduction_request& request, int rank, int siz
   const bool gets_result = kind != OpKind::reduce || rank == operation.root;
   if (gets_result) plan.scratch = std::make_shared_for_overwrite<std::byte[]>(multiply("count", bytes, size));
 
+  operation.stated = {kind, elements_of(request.dtype, 0).type, core::Reduction::custom, count};
   operation.type = core::DataType::uint8;
   operation.count = bytes;
   operation.recv_counts.clear();

@@ -133,7 +133,12 @@ class AuthListener::Impl {
   void add_pending(UniqueFd fd) {
     if (pending_.size() == kMaxPending) drop(pending_.front());
     pending_.emplace_back(ProcessFd(std::move(fd)), ServerHandshake(job_, secret_, size_, random<Nonce>()));
-    watch(pending_.back().fd.get(), &pending_.back());
+    try {
+      watch(pending_.back().fd.get(), &pending_.back());
+    } catch (const IoError& error) {
+      log_once(LogLevel::warn, str("dropped a connection: ", error.what()));
+      return drop(pending_.back());
+    }
     // Most have sent their hello by now: it saves a turn.
     advance(pending_.back());
   }

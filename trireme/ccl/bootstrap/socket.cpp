@@ -165,6 +165,8 @@ bool has_unacknowledged(int fd) {
 
 // Some milliseconds' worth at 1 Gbit/s; on faster links the driver is back to write more long before it is sent.
 static constexpr int kBulkUnsentBytes = 256 << 10;
+// A lost probe must not end a connection that is idle. On a light one something is sent all the time.
+static constexpr int kLeastBulkProbes = 3;
 
 void tune_connection(int fd, std::chrono::milliseconds peer_timeout, Traffic traffic) {
   const int timeout_ms = static_cast<int>(std::clamp<long long>(peer_timeout.count(), 1, 1 << 30));
@@ -172,10 +174,10 @@ void tune_connection(int fd, std::chrono::milliseconds peer_timeout, Traffic tra
   // 127 of them), so a living peer's answer has many chances to arrive and the end is seen soon after the timeout.
   const int timeout_s = std::max(2, (timeout_ms + 999) / 1000);
   const int idle_s = std::clamp(timeout_s / 3, 1, 32767);
-  const int probes = std::clamp(timeout_s - idle_s, 1, 127);
-  const int interval_s = (timeout_s - idle_s + probes - 1) / probes;
   // What a bulk connection's kernel holds back unsent is what a short message queued after it waits for.
   const bool bulk = traffic == Traffic::bulk;
+  const int probes = std::clamp(timeout_s - idle_s, bulk ? kLeastBulkProbes : 1, 127);
+  const int interval_s = std::max(1, (timeout_s - idle_s + probes - 1) / probes);
   bool ok = set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1) && set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1) &&
             set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, idle_s) && set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, interval_s) &&
             set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, probes) &&

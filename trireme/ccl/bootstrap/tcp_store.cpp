@@ -67,8 +67,14 @@ class Server {
       }
       // Once a second at the latest the listener drops slow strangers.
       ::poll(entries.data(), entries.size(), 1000);
-      serve_clients(entries);
-      admit();
+      try {
+        serve_clients(entries);
+        admit();
+      } catch (const Error& error) {
+        // Whatever is short now may be there again soon; the clients need their server.
+        log_once(LogLevel::warn, str("kvs: ", error.what()));
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
     } while (entries[0].revents == 0);
   }
 

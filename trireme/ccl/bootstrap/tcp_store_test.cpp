@@ -1,8 +1,19 @@
 #include "trireme/ccl/bootstrap/tcp_store.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+#include <iterator>
 #include <thread>
 
 #include "trireme/base/error.h"
@@ -129,6 +140,41 @@ TEST(TcpStore, AServerThatHasGoneIsAnErrorThatSaysSo) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("is the process that made the kvs still running?"));
   }
+}
+
+// From now on epoll watches no descriptor beyond `last`, in any thread, as where the user's watches are used up.
+bool refuse_watches_beyond(int last) {
+  sock_filter program[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                           BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_epoll_ctl, 0, 5),
+                           BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[1])),
+                           BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, EPOLL_CTL_ADD, 0, 3),
+                           BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
+                           BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, static_cast<unsigned>(last), 0, 1),
+                           BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSPC),
+                           BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  sock_fprog filter{std::size(program), program};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter) == 0;
+}
+
+TEST(TcpStoreDeathTest, SurvivesAConnectionThatCannotBeWatched) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  auto scenario = [] {
+    StoreAddress address{};
+    auto server = make_tcp_store_server("", address);
+    const uint16_t port = decode_store_address(address).port;
+    // For the two ends of the client's connection.
+    int reserved[2] = {open("/dev/null", O_RDONLY | O_CLOEXEC), open("/dev/null", O_RDONLY | O_CLOEXEC)};
+    if (!refuse_watches_beyond(reserved[1])) std::_Exit(2);
+    UniqueFd stranger = connect_to("127.0.0.1", port, in(1000));
+    while (!is_lost(stranger.get())) std::this_thread::sleep_for(milliseconds(1));
+    close(reserved[0]);
+    close(reserved[1]);
+    auto client = make_tcp_store_client(address);
+    client->set("key", "value");
+    std::_Exit(server->try_get("key", in(0)) == "value" ? 0 : 1);
+  };
+  EXPECT_EXIT(scenario(), testing::ExitedWithCode(0), "");
 }
 
 TEST(TcpStore, ListensWhereIpPortSays) {

@@ -381,6 +381,33 @@ TEST_P(Collectives, MessagesFromAnySource) {
   });
 }
 
+// However many messages lie at a rank that has not asked for them, a collective that comes after them gets through.
+TEST(Messages, ThatWaitDoNotHoldUpACollective) {
+  constexpr int kMessages = 1500;
+  constexpr size_t kCount = 15000;  // small enough to be sent at once
+  CommunicatorOptions options;
+  options.timeout = std::chrono::seconds(30);
+  auto body = [&](Communicator& comm) {
+    std::vector<float> data = input(0, kCount), got(kCount);
+    std::vector<Request> requests;
+    Operation message = make(comm.rank() == 0 ? OpKind::send : OpKind::recv, kCount);
+    message.peer = 1 - comm.rank();
+    message.send_buffer = data.data();
+    message.recv_buffer = got.data();
+    for (int i = 0; i < kMessages && comm.rank() == 0; ++i) requests.push_back(comm.submit(message));
+    float one = 1, sum = 0;
+    Operation op = make(OpKind::allreduce, 1);
+    op.send_buffer = &one;
+    op.recv_buffer = &sum;
+    comm.submit(op).wait();
+    EXPECT_EQ(sum, 2.0f);
+    for (int i = 0; i < kMessages && comm.rank() == 1; ++i) comm.submit(message).wait();
+    for (Request& request : requests) request.wait();
+    EXPECT_TRUE(comm.rank() == 0 || got == data);
+  };
+  on_world(2, Wiring::all_apart, body, options);
+}
+
 TEST_P(Collectives, SplitByParity) {
   run([](Communicator& comm) {
     auto half = comm.split(comm.rank() % 2, -comm.rank());
@@ -396,6 +423,26 @@ TEST_P(Collectives, SplitByParity) {
     EXPECT_EQ(half->rank(), half->size() - 1 - comm.rank() / 2);
     EXPECT_EQ(comm.split(comm.rank() == 0 ? -1 : 0, 0) == nullptr, comm.rank() == 0);
   });
+}
+
+// The first rank of a group cannot listen anywhere: every rank learns it, and the communicator lives.
+TEST(Split, FailsOnEveryRankWhereOneCannotInvite) {
+  CommunicatorOptions options;
+  options.timeout = std::chrono::seconds(5);
+  auto world = make_world(3, Wiring::threads, options);
+  {
+    ScopedEnv nowhere("TRIREME_IFACE", "no-such-interface");
+    on_ranks(3, [&](int rank) {
+      try {
+        world[rank]->split(rank == 2 ? -1 : 0, 0);
+        ADD_FAILURE() << "rank " << rank;
+      } catch (const IoError& error) {
+        EXPECT_NE(std::string(error.what()).find("rank 0 cannot invite the others"), std::string::npos) << error.what();
+        EXPECT_NE(std::string(error.what()).find("no-such-interface"), std::string::npos) << error.what();
+      }
+    });
+  }
+  on_ranks(3, [&](int rank) { EXPECT_EQ(world[rank]->split(0, 0)->size(), 3); });
 }
 
 // Every type and reduction gives, on every rank, exactly the bits of the reference; also in pieces and between hosts.

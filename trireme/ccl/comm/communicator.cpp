@@ -1,5 +1,6 @@
 #include "trireme/ccl/comm/communicator.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "trireme/base/env.h"
@@ -59,6 +60,7 @@ std::shared_ptr<Communicator> Communicator::create(int size, int rank, std::shar
   if (!store && size > 1) throw InvalidArgument("store is null: the ranks have no way to find each other");
   env::warn_about_unknown();
   env::text("CCL_UNORDERED_COLL");  // refuses what would give wrong results
+  for (const char* checked : {"CCL_ATL_TRANSPORT", "CCL_PROCESS_LAUNCHER"}) env::text(checked);
   Workers::check_settings();
   Deadline deadline = connect_deadline(options);
   auto alone = size == 1 && !store ? make_memory_store() : nullptr;
@@ -71,6 +73,11 @@ std::vector<std::shared_ptr<Communicator>> Communicator::create_threads(int size
   std::vector<std::shared_ptr<Communicator>> communicators;
   for (auto& state : build_thread_communicators(size, options)) communicators.emplace_back(new Communicator(std::move(state)));
   return communicators;
+}
+
+void Communicator::finalize() {
+  state_->wait_for_all();
+  state_->close();
 }
 
 int Communicator::rank() const { return state_->topology().rank; }
@@ -90,12 +97,19 @@ bool Communicator::is_shared(const void* data) { return SharedHeap::instance().f
 
 namespace {
 
-// What each rank says in a split; the first of a group also invites the others.
+// What each rank says in a split; the first of a group also invites the others, or says why it cannot.
 struct SplitCard {
   int32_t color = 0;
   int32_t key = 0;
+  uint32_t failed = 0;
   uint32_t text_bytes = 0;
   char text[512] = {};
+
+  void write(const std::string& what) {
+    text_bytes = static_cast<uint32_t>(std::min(what.size(), sizeof text));
+    std::memcpy(text, what.data(), text_bytes);
+  }
+  std::string read() const { return {text, std::min<size_t>(text_bytes, sizeof text)}; }
 };
 
 // The parent's ranks with my color, ordered by key, then rank.
@@ -112,26 +126,36 @@ std::vector<int> group_of(const std::vector<SplitCard>& cards, int color) {
 
 std::shared_ptr<Communicator> Communicator::split(int color, int key) {
   // Once to learn who belongs together, once for the invitations of the groups' first ranks.
-  SplitCard card{color, key, 0, {}};
+  SplitCard card;
+  card.color = color;
+  card.key = key;
   std::vector<int> group = group_of(exchange_cards(*this, card), color);
   int size = static_cast<int>(group.size());
   int rank = static_cast<int>(std::find(group.begin(), group.end(), this->rank()) - group.begin());
   std::shared_ptr<Control::Invitation> invitation;
   if (color >= 0 && rank == 0) {
-    invitation = Control::invite(size);
-    std::string text = Control::text_of(*invitation);
-    TRIREME_ENFORCE(text.size() <= sizeof card.text, "an invitation of ", text.size(), " bytes");
-    card.text_bytes = static_cast<uint32_t>(text.size());
-    std::memcpy(card.text, text.data(), text.size());
+    // The others wait for its word, so that it fails only after the exchange, with all of them.
+    try {
+      invitation = Control::invite(size);
+      std::string text = Control::text_of(*invitation);
+      TRIREME_ENFORCE(text.size() <= sizeof card.text, "an invitation of ", text.size(), " bytes");
+      card.write(text);
+    } catch (const Error& error) {
+      card.failed = 1;
+      card.write(error.what());
+    }
   }
   std::vector<SplitCard> cards = exchange_cards(*this, card);
+  for (int each = 0; each < this->size(); ++each) {
+    if (cards[each].failed) throw IoError(str("rank ", this->rank(), ": split: rank ", each, " cannot invite the others: ", cards[each].read()));
+  }
   if (color < 0) return nullptr;
 
   CommunicatorOptions options = state_->options();
   Deadline deadline = connect_deadline(options);
   const SplitCard& first = cards[group[0]];
   auto control = rank == 0 ? Control::serve(invitation, deadline)
-                           : Control::join(size, rank, std::string(first.text, first.text_bytes), deadline);
+                           : Control::join(size, rank, first.read(), deadline);
   return std::shared_ptr<Communicator>(new Communicator(build_communicator(std::move(control), options, deadline)));
 }
 

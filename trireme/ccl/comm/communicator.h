@@ -81,8 +81,13 @@ class Communicator {
   // Checks, enqueues and returns. Throws InvalidArgument before anything is sent, or the poison.
   Request submit(Operation op);
 
-  // Ranks with the same color form a communicator, ordered by key then rank; color < 0 takes part and gets null.
+  // Ranks with the same color form a communicator, ordered by key then rank; color < 0 takes part and gets null. When a group's first rank
+  // cannot invite the others (IoError), every rank fails, and this communicator is as it was.
   std::shared_ptr<Communicator> split(int color, int key);
+
+  // Waits until everything submitted is complete or has failed, then leaves, as the destructor does without waiting. What is submitted later
+  // fails.
+  void finalize();
 
   // Poisons the communicator on every rank, unblocks every waiter. Any thread may call it.
   void abort(const std::string& reason);

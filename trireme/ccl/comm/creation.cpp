@@ -72,6 +72,19 @@ std::string way_to_others(const std::vector<std::vector<std::unique_ptr<Stream>>
   return "";
 }
 
+// oneCCL's variable is a wish, where ours is not set: old scripts set it by habit.
+std::unique_ptr<BulkLane> connect_bulk_lane(Control& control, const std::vector<int>& hosts, Deadline deadline) {
+  const bool wished = !env::is_set("TRIREME_FABRIC") && env::text("CCL_ATL_TRANSPORT") == "ofi";
+  if (!wished && env::text("TRIREME_FABRIC") != "ofi") return nullptr;
+  try {
+    return connect_ofi_lane(control, hosts, deadline);
+  } catch (const Unsupported& error) {  // on every rank
+    if (!wished) throw;
+    log_once(LogLevel::warn, str("CCL_ATL_TRANSPORT=ofi: tcp is used instead: ", error.what()));
+    return nullptr;
+  }
+}
+
 }  // namespace
 
 Deadline connect_deadline(const CommunicatorOptions& options) {
@@ -92,7 +105,7 @@ std::shared_ptr<CommunicatorState> build_communicator(std::unique_ptr<Control> c
   bool several_hosts = *std::max_element(meeting.hosts.begin(), meeting.hosts.end()) > 0;
   if (several_hosts) {
     parts.streams = connect_tcp_mesh(*control, meeting.hosts, deadline);
-    if (env::text("TRIREME_FABRIC") == "ofi") parts.bulk = connect_ofi_lane(*control, meeting.hosts, deadline);
+    parts.bulk = connect_bulk_lane(*control, meeting.hosts, deadline);
   }
   // Nobody goes on, or closes anything, before everybody is here.
   bool keep_control = several_hosts;

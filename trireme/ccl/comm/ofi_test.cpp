@@ -4,6 +4,8 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
+#include <string>
 
 #include "trireme/base/error.h"
 #include "trireme/ccl/comm/test_worlds.h"
@@ -53,30 +55,77 @@ constexpr int kNotHere = 77;
 
 class Ofi : public testing::TestWithParam<const char*> {};
 
-// libfabric reads FI_PROVIDER once in a process, so each has its own.
-TEST_P(Ofi, CollectivesBetweenHosts) {
+// libfabric reads FI_PROVIDER once in a process, so each has its own. The status that it ended with.
+int in_child(const char* provider, const std::function<void()>& body) {
   pid_t child = fork();
   if (child == 0) {
-    setenv("TRIREME_FABRIC", "ofi", 1);
-    setenv("FI_PROVIDER", GetParam(), 1);
-    try {
-      ofi_providers();
-    } catch (const Unsupported& error) {
-      std::printf("%s\n", error.what());
-      _exit(kNotHere);
-    }
-    expect_right_results(Wiring::all_apart);
-    expect_right_results(Wiring::two_hosts);
+    setenv("FI_PROVIDER", provider, 1);
+    body();
     std::fflush(nullptr);
-    _exit(HasFailure() ? 1 : 0);
+    _exit(testing::Test::HasFailure() ? 1 : 0);
   }
   int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == kNotHere) GTEST_SKIP() << "libfabric has no " << GetParam() << " here";
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// Ends the child where this provider is not to be had.
+void need_provider() {
+  try {
+    ofi_providers();
+  } catch (const Unsupported& error) {
+    std::printf("%s\n", error.what());
+    std::fflush(nullptr);
+    _exit(kNotHere);
+  }
+}
+
+TEST_P(Ofi, CollectivesBetweenHosts) {
+  int status = in_child(GetParam(), [] {
+    setenv("TRIREME_FABRIC", "ofi", 1);
+    need_provider();
+    expect_right_results(Wiring::all_apart);
+    expect_right_results(Wiring::two_hosts);
+  });
+  if (status == kNotHere) GTEST_SKIP() << "libfabric has no " << GetParam() << " here";
   EXPECT_EQ(status, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Providers, Ofi, testing::Values("net", "tcp;ofi_rxm"));
+
+void expect_carrier(const std::string& name) {
+  on_world(2, Wiring::all_apart, [&](Communicator& comm) {
+    EXPECT_NE(comm.describe().find(name), std::string::npos) << comm.describe();
+    float one = 1, sum = 0;
+    Operation op = make(OpKind::allreduce, 1);
+    op.send_buffer = &one;
+    op.recv_buffer = &sum;
+    comm.submit(op).wait();
+    EXPECT_EQ(sum, 2.0f);
+  });
+}
+
+TEST(AtlTransport, IsLibfabricWhereNothingElseIsSaid) {
+  int status = in_child("net", [] {
+    need_provider();
+    setenv("CCL_ATL_TRANSPORT", "ofi", 1);
+    expect_carrier("ofi (");
+    setenv("TRIREME_FABRIC", "tcp", 1);
+    expect_carrier("tcp (");
+    unsetenv("TRIREME_FABRIC");
+    setenv("CCL_ATL_TRANSPORT", "mpi", 1);
+    expect_carrier("tcp (");
+  });
+  if (status == kNotHere) GTEST_SKIP() << "libfabric has no net here";
+  EXPECT_EQ(status, 0);
+}
+
+TEST(AtlTransport, IsAWishOnly) {
+  EXPECT_EQ(in_child("no-such-provider", [] {
+    setenv("CCL_ATL_TRANSPORT", "ofi", 1);
+    expect_carrier("tcp (");
+  }), 0);
+}
 
 }  // namespace
 }  // namespace trireme::ccl

@@ -1,11 +1,16 @@
 // How a communicator learns that a peer is gone, and tells the others: pidfds within the host, the control connections between hosts.
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
 #include <thread>
 #include <vector>
 
+#include "trireme/base/env.h"
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/ccl/bootstrap/frame.h"
@@ -18,8 +23,13 @@ namespace trireme::ccl {
 namespace {
 
 // What travels on the control connections once the communicator is up.
-enum NoticeKind : uint8_t { kPoisonNotice = 'P', kLeaveNotice = 'L' };
+enum NoticeKind : uint8_t { kPoisonNotice = 'P', kLeaveNotice = 'L', kHeartbeat = 'H' };
 constexpr size_t kMaxNoticeBytes = 4096;
+// Rank 0 sends this many in the time after which silence counts as loss, and the others answer. The kernel's own probes are a second apart:
+// within a short timeout there is one, and it may be lost; these are sent again until they have come.
+constexpr int kHeartbeatsPerTimeout = 8;
+// A rank that is stopped answers nothing, and its queue must not fill up.
+constexpr int kMaxUnanswered = 16;
 
 std::string encode_poison(const PoisonNote& note) {
   wire::Writer writer;
@@ -63,6 +73,42 @@ void CommunicatorState::watch_peers() {
       return self && self->take_notice(rank);
     }));
   }
+  if (topology_.rank == 0) begin_heartbeats();
+}
+
+void CommunicatorState::begin_heartbeats() {
+  const auto interval = std::max(env::duration("TRIREME_PEER_TIMEOUT_MS") / kHeartbeatsPerTimeout, std::chrono::milliseconds(50));
+  itimerspec times{};
+  times.it_interval.tv_sec = times.it_value.tv_sec = interval.count() / 1000;
+  times.it_interval.tv_nsec = times.it_value.tv_nsec = interval.count() % 1000 * 1000000;
+  heartbeat_ = ProcessFd(UniqueFd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)));
+  if (!heartbeat_ || timerfd_settime(heartbeat_.get(), 0, &times, nullptr) != 0) throw IoError(errno_message("timerfd", errno));
+  unanswered_.resize(static_cast<size_t>(topology_.size()));
+  watches_.push_back(Watcher::instance().watch(heartbeat_.get(), [weak = weak_from_this()] {
+    auto self = weak.lock();
+    if (self) self->send_heartbeats();
+    return self != nullptr;
+  }));
+}
+
+// On the watcher's thread. What is not acknowledged yet does as well as another one.
+void CommunicatorState::send_heartbeats() {
+  uint64_t expirations;
+  [[maybe_unused]] ssize_t got = ::read(heartbeat_.get(), &expirations, sizeof expirations);
+  for (int rank = 1; rank < topology_.size(); ++rank) {
+    const int fd = control_->connection_to(rank);
+    if (unanswered_[rank] == kMaxUnanswered || has_unacknowledged(fd)) continue;
+    ++unanswered_[rank];
+    beat(fd);
+  }
+}
+
+void CommunicatorState::beat(int fd) {
+  try {
+    send_some(fd, encode_frame(kHeartbeat, ""));
+  } catch (const ConnectionLost&) {
+    // Who watches the connection is told.
+  }
 }
 
 void CommunicatorState::peer_died(int rank, const std::string& how) {
@@ -88,6 +134,9 @@ bool CommunicatorState::take_notice(int from) {
       } else if (frame->kind == kPoisonNotice) {
         poison(decode_poison(frame->payload), from);
         interrupt();
+      } else if (frame->kind == kHeartbeat) {
+        if (topology_.rank == 0) unanswered_[from] = 0;
+        else beat(fd);
       }
     }
     return true;
@@ -115,7 +164,7 @@ void CommunicatorState::tell(int fd, const std::string& frame) {
 }
 
 void CommunicatorState::close() {
-  closing_.store(true);
+  if (closing_.exchange(true)) return;
   for (uint64_t watch : watches_) Watcher::instance().unwatch(watch);
   watches_.clear();
   // What is queued must still get out; then the streams end.

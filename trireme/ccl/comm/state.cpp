@@ -212,25 +212,35 @@ void CommunicatorState::call_for_progress(RequestState& request) {
 }
 
 bool CommunicatorState::wait(RequestState& request, Deadline deadline) {
-  if (!request.finished.load(std::memory_order_acquire)) refuse_forked_child();
+  return wait_until([&] { return request.finished.load(std::memory_order_acquire); }, deadline);
+}
+
+void CommunicatorState::wait_for_all() {
+  refuse_forked_child();
+  wait_until([&] { return pending_.load(std::memory_order_acquire) == 0; }, Deadline::never());
+}
+
+// False when the deadline passed before it was `over`.
+template <class Over>
+bool CommunicatorState::wait_until(const Over& over, Deadline deadline) {
+  if (!over()) refuse_forked_child();
   bool drove_first = false;
-  while (!request.finished.load(std::memory_order_acquire)) {
+  while (!over()) {
     if (deadline.passed()) return false;
     if (!closed() && try_drive()) {
       const Turn turn(*this);
       if (!drove_first) blocking_streak_.store(std::min(8, blocking_streak_.load(std::memory_order_relaxed) + 1), std::memory_order_relaxed);
       drove_first = true;
-      auto stop = [&] { return request.finished.load(std::memory_order_relaxed) || (!deadline.is_never() && deadline.passed()) || closed(); };
+      auto stop = [&] { return over() || (!deadline.is_never() && deadline.passed()) || closed(); };
       drive(stop, Patience::caller, deadline);
       continue;
     }
-    // Who has the turn may sleep for something else, and not have seen this request. Either it is seen asleep here, or it looks into the
-    // inbox once more before it sleeps.
+    // Who has the turn may sleep for something else, and not have seen what is waited for. Either it is seen asleep here, or it looks into
+    // the inbox once more before it sleeps.
     if (inbox_size_.load(std::memory_order_seq_cst) != 0 && asleep_.load(std::memory_order_seq_cst)) interrupt();
     std::unique_lock lock(wait_mutex_);
     blocked_.fetch_add(1, std::memory_order_seq_cst);
-    wait_changed_.wait_for(lock, std::chrono::milliseconds(deadline.left_ms(50)),
-                           [&] { return request.finished.load() || !driving_.load(); });
+    wait_changed_.wait_for(lock, std::chrono::milliseconds(deadline.left_ms(50)), [&] { return over() || !driving_.load(); });
     blocked_.fetch_sub(1, std::memory_order_seq_cst);
   }
   return true;

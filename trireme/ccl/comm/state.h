@@ -77,6 +77,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   // After construction, when shared_from_this works: begins to watch the peers.
   void open();
   // Orderly end: tells the others, stops watching. What is still pending fails with Aborted; a collective under way then fails on all ranks.
+  // The second time nothing happens.
   void close();
   // This process was forked from the one that made the communicator. It has none of the threads, descriptors and memory that this speaks of:
   // abort() does nothing here, submit(), wait(), nudge() and hand_over() throw InvalidArgument, and it is not closed.
@@ -91,6 +92,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   RequestPtr submit(Operation&& op);
   // False when the deadline passed first. Does not throw what the operation failed with.
   bool wait(RequestState& request, Deadline deadline);
+  // Until nothing that was submitted is pending.
+  void wait_for_all();
   // One round of progress if nobody else is at it.
   void nudge();
   // Calls a worker to what is pending.
@@ -139,6 +142,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   RequestPtr make_request(Operation& op);
   RequestPtr enqueue(Operation& op);
   void call_for_progress(RequestState& request);
+  template <class Over>
+  bool wait_until(const Over& over, Deadline deadline);
   bool poll();
   bool take_inbox();
   void start(const RequestPtr& request);
@@ -168,6 +173,9 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void watch_peers();
   void peer_died(int rank, const std::string& how);
   bool take_notice(int from);
+  void begin_heartbeats();
+  void send_heartbeats();
+  static void beat(int fd);
   void tell_others(const PoisonNote& note, int except);
   void tell(int fd, const std::string& frame);
 
@@ -230,6 +238,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::vector<uint64_t> watches_;
   std::vector<PeerProcess> processes_;
   std::vector<std::unique_ptr<FrameAssembler>> notices_;  // by rank, where there is a control connection
+  ProcessFd heartbeat_;          // rank 0's timer
+  std::vector<int> unanswered_;  // heartbeats, by rank; the watcher's
 };
 
 }  // namespace trireme::ccl

@@ -31,7 +31,11 @@ struct LocalPlace {
 // Which of the host's ranks this process is, as far as the launcher tells.
 LocalPlace local_place() {
   if (env::is_set("CCL_PROCESS_LAUNCHER") && env::text("CCL_PROCESS_LAUNCHER") == "none") {
-    return {static_cast<size_t>(env::integer("CCL_LOCAL_RANK")), static_cast<size_t>(env::integer("CCL_LOCAL_SIZE"))};
+    const long long rank = env::integer("CCL_LOCAL_RANK"), size = env::integer("CCL_LOCAL_SIZE");
+    if (rank >= size) {
+      throw InvalidArgument(str("CCL_LOCAL_RANK=", rank, " and CCL_LOCAL_SIZE=", size, " do not fit together: ranks go from 0 to size - 1"));
+    }
+    return {static_cast<size_t>(rank), static_cast<size_t>(size)};
   }
   auto launched = launcher_rank();
   if (!launched) return {};

@@ -22,7 +22,8 @@ class Workers {
   Workers() = default;
   ~Workers() { stop(); }
   Workers(const Workers&) = delete;
-  // Throws InvalidArgument when CCL_WORKER_AFFINITY does not fit CCL_WORKER_COUNT and the ranks of the host.
+  // Throws InvalidArgument when CCL_WORKER_AFFINITY does not fit CCL_WORKER_COUNT and the ranks of the host, or the place among these is
+  // none.
   static void check_settings();
   // There is work on this communicator and nobody at it: go at once.
   void call(std::shared_ptr<CommunicatorState> communicator) { enlist(std::move(communicator), true); }

@@ -107,5 +107,37 @@ TEST_F(PlannedWorkersDeathTest, ShareTheCoresOfARankThatHasFew) {
   EXPECT_EXIT(scenario(), testing::ExitedWithCode(0), "");
 }
 
+// ---- where a process is, told by hand
+
+void expect_refused(const std::string& text) {
+  try {
+    Communicator::create(1, 0, nullptr);
+    ADD_FAILURE() << "accepted, without a word of " << text;
+  } catch (const InvalidArgument& error) {
+    EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+  }
+}
+
+TEST(PlaceByHand, IsOneAmongTheRanksOfTheHost) {
+  ScopedEnv none("CCL_PROCESS_LAUNCHER", "none"), rank("CCL_LOCAL_RANK", "3"), size("CCL_LOCAL_SIZE", "2");
+  expect_refused("CCL_LOCAL_RANK=3 and CCL_LOCAL_SIZE=2");
+}
+
+// A launcher's variables do not count beside it.
+TEST(PlaceByHand, DecidesWhichCpusOfAListAreOurs) {
+  ScopedEnv none("CCL_PROCESS_LAUNCHER", "none"), rank("CCL_LOCAL_RANK", "1"), size("CCL_LOCAL_SIZE", "2");
+  ScopedEnv pmi_rank("PMI_RANK", "0"), pmi_size("PMI_SIZE", "1"), cpus("CCL_WORKER_AFFINITY", "0,1,2"), count("CCL_WORKER_COUNT", "2");
+  expect_refused("names 3 CPUs for CCL_WORKER_COUNT=2 and 2 ranks on this host");
+  ScopedEnv enough("CCL_WORKER_AFFINITY", "0,0,0,0");
+  EXPECT_EQ(Communicator::create(1, 0, nullptr)->size(), 1);
+}
+
+TEST(Settings, ThatDoNotExistAreRefused) {
+  for (const char* name : {"CCL_ATL_TRANSPORT", "CCL_PROCESS_LAUNCHER", "CCL_SPIN_COUNT"}) {
+    ScopedEnv wrong(name, "99999999999");
+    expect_refused(name);
+  }
+}
+
 }  // namespace
 }  // namespace trireme::ccl

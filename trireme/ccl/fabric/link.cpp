@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/ccl/bootstrap/wire.h"
@@ -43,7 +44,9 @@ void Link::send(Transfer& transfer) {
   frame.signature = transfer.signature;
   transfer.done = false;
   transfer.moved = 0;
-  if (transfer.bytes <= eager_bytes_) {
+  uint64_t counted = is_collective(transfer.tag) ? 0 : transfer.bytes;
+  if (transfer.bytes <= eager_bytes_ && (counted == 0 || eager_out_ + counted <= kEagerWindowBytes)) {
+    eager_out_ += counted;
     queue(lanes_[0], frame, transfer.data, &transfer);
     return;
   }
@@ -66,6 +69,17 @@ void Link::queue_data(Transfer& transfer, uint64_t receiver_id) {
     queue(lanes_[lane], frame, transfer.data + offset, &transfer);
     lane = (lane + 1) % lanes_.size();
   }
+}
+
+// The peer is told now and then: it needs to know by the time its window is nearly used up.
+void Link::taken(const LinkFrame& eager) {
+  if (is_collective(eager.tag)) return;
+  eager_taken_ += eager.bytes;
+  if (eager_taken_ < kEagerWindowBytes / 2 || left_) return;
+  LinkFrame frame;
+  frame.kind = LinkFrame::credit;
+  frame.bytes = std::exchange(eager_taken_, 0);
+  queue(lanes_[0], frame);
 }
 
 void Link::send_leave() {
@@ -170,6 +184,10 @@ void Link::on_frame_without_payload(Lane& lane) {
     case LinkFrame::call:
       events_.compare_call(peer_, frame);
       break;
+    case LinkFrame::credit:
+      if (frame.bytes > eager_out_) throw wire::Malformed(str("rank ", peer_, " took more than was sent"));
+      eager_out_ -= frame.bytes;
+      break;
     default:
       break;
   }
@@ -199,7 +217,7 @@ bool Link::begin_eager(Lane& lane) {
     lane.in_data = transfer->data;
     return true;
   }
-  if (!events_.may_keep(lane.in.bytes)) return false;
+  if (is_collective(lane.in.tag) && !events_.may_keep(lane.in.bytes)) return false;
   lane.in_arrival = &events_.keep(peer_, lane.in);
   lane.in_arrival->payload.resize(lane.in.bytes);
   lane.in_data = lane.in_arrival->payload.data();
@@ -220,8 +238,12 @@ void Link::begin_data(Lane& lane) {
 void Link::end_payload(Lane& lane) {
   switch (lane.in.kind) {
     case LinkFrame::eager:
-      if (lane.in_transfer) lane.in_transfer->done = true;
-      else events_.arrival_complete(*lane.in_arrival);
+      if (lane.in_transfer) {
+        lane.in_transfer->done = true;
+        taken(lane.in);
+      } else {
+        events_.arrival_complete(*lane.in_arrival);
+      }
       break;
     case LinkFrame::data:
       lane.in_transfer->moved += lane.in.bytes;
@@ -323,7 +345,7 @@ bool Link::active() const {
 void Link::add_poll_fds(std::vector<pollfd>& fds) const {
   for (const Lane& lane : lanes_) {
     if (lane.stream->fd() < 0) continue;
-    short events = static_cast<short>((lane.left ? 0 : POLLIN) | (lane.out.empty() ? 0 : POLLOUT));
+    short events = static_cast<short>((lane.left || lane.blocked() ? 0 : POLLIN) | (lane.out.empty() ? 0 : POLLOUT));
     fds.push_back({lane.stream->fd(), events, 0});
   }
 }

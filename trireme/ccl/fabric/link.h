@@ -61,7 +61,7 @@ class LinkEvents {
   virtual Transfer* match(int peer, const LinkFrame& frame) = 0;
   virtual Arrival& keep(int peer, const LinkFrame& frame) = 0;
   virtual void arrival_complete(Arrival& arrival) = 0;
-  // Whether another `bytes` may be kept; else the link stops reading until something is taken.
+  // Whether another `bytes` of a collective may be kept; else the link stops reading until something is taken.
   virtual bool may_keep(size_t bytes) const = 0;
   // The peer says what it has called.
   virtual void compare_call(int peer, const LinkFrame& call) = 0;
@@ -79,6 +79,8 @@ class Link {
   void send(Transfer& transfer);
   // `transfer` takes the message that `offer` announced.
   void accept(Transfer& transfer, const LinkFrame& offer);
+  // An eager message of the peer has found its receive.
+  void taken(const LinkFrame& eager);
   void send_leave();
   void send_call(uint64_t tag, const Signature& signature);
 
@@ -112,6 +114,8 @@ class Link {
     Transfer* in_transfer = nullptr;
     Arrival* in_arrival = nullptr;
     bool left = false;  // the peer has said its last word on it
+    // What has come must wait for a place.
+    bool blocked() const { return in_have == sizeof(LinkFrame) && !in_payload; }
   };
 
   void queue(Lane& lane, const LinkFrame& frame, const std::byte* payload = nullptr, Transfer* transfer = nullptr);
@@ -138,6 +142,8 @@ class Link {
   std::map<uint64_t, Transfer*> bulk_sends_;  // by the receiver's id
   std::set<uint64_t> bulk_receives_;
   uint64_t next_id_ = 1;
+  // Bytes of point-to-point messages: sent at once and not taken by the peer, as far as we know; and taken here without the peer's knowing.
+  uint64_t eager_out_ = 0, eager_taken_ = 0;
   bool left_ = false;
 };
 

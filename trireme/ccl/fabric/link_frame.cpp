@@ -14,6 +14,8 @@ uint64_t max_bytes(uint8_t kind) {
       return UINT64_MAX / 2;
     case LinkFrame::data:
       return kMaxDataFrameBytes;
+    case LinkFrame::credit:
+      return kEagerWindowBytes;
     default:
       return 0;
   }
@@ -23,7 +25,7 @@ uint64_t max_bytes(uint8_t kind) {
 
 void check_frame(const LinkFrame& frame) {
   if (frame.magic != LinkFrame::kMagic) throw wire::Malformed("bytes that are not a frame");
-  if (frame.kind < LinkFrame::eager || frame.kind > LinkFrame::call) {
+  if (frame.kind < LinkFrame::eager || frame.kind > LinkFrame::credit) {
     throw wire::Malformed(str("a frame of unknown kind ", static_cast<int>(frame.kind)));
   }
   if (frame.bytes > max_bytes(frame.kind)) {

@@ -8,7 +8,8 @@
 namespace trireme::ccl {
 namespace {
 
-// Small messages that nobody has asked for yet are kept up to this; then their links stop reading.
+// Small messages of collectives that this rank has not come to are kept up to this; then their links stop reading. Ranks that run far ahead
+// wait so; what the present collective needs has come before.
 constexpr size_t kMaxKeptBytes = 64 << 20;
 
 }  // namespace
@@ -89,12 +90,12 @@ void Messenger::forget_all() {
 
 bool Messenger::fits(const Transfer& receive, int peer, uint64_t tag) {
   if (receive.peer != kAnySource && receive.peer != peer) return false;
-  if (receive.any_tag) return (tag & kCollectiveTag) == 0;
+  if (receive.any_tag) return !is_collective(tag);
   return receive.tag == tag;
 }
 
 void Messenger::check(int peer, const LinkFrame& frame, Transfer& receive) const {
-  bool collective = (frame.tag & kCollectiveTag) != 0;
+  bool collective = is_collective(frame.tag);
   if (collective && frame.signature != receive.signature) {
     throw_mismatch(receive.number, rank_, receive.signature, peer, frame.signature);
   }
@@ -116,7 +117,7 @@ Transfer* Messenger::match(int peer, const LinkFrame& frame) {
     transfer->tag = frame.tag;
     return transfer;
   }
-  if ((frame.tag & kCollectiveTag) != 0) compare(peer, frame);
+  if (is_collective(frame.tag)) compare(peer, frame);
   return nullptr;
 }
 
@@ -139,13 +140,13 @@ void Messenger::compare_call(int peer, const LinkFrame& call) {
 }
 
 void Messenger::hear(int peer, const LinkFrame& frame) {
-  if ((frame.tag & kCollectiveTag) != 0) heard_[peer] = std::max(heard_[peer], operation_of_tag(frame.tag));
+  if (is_collective(frame.tag)) heard_[peer] = std::max(heard_[peer], operation_of_tag(frame.tag));
 }
 
 std::vector<Messenger::Awaited> Messenger::awaited() const {
   std::vector<Awaited> list;
   for (int peer = 0; peer < static_cast<int>(links_.size()); ++peer) {
-    auto from_it = [&](const Transfer* receive) { return receive->peer == peer && !receive->any_tag && (receive->tag & kCollectiveTag) != 0; };
+    auto from_it = [&](const Transfer* receive) { return receive->peer == peer && !receive->any_tag && is_collective(receive->tag); };
     if (std::any_of(receives_.begin(), receives_.end(), from_it)) list.push_back({peer, heard_[peer] >= current_number_});
   }
   return list;
@@ -154,7 +155,7 @@ std::vector<Messenger::Awaited> Messenger::awaited() const {
 void Messenger::check_kept() {
   recheck_ = false;
   for (const Arrival& arrival : arrivals_) {
-    if ((arrival.frame.tag & kCollectiveTag) != 0 && arrival.peer != rank_) compare(arrival.peer, arrival.frame);
+    if (is_collective(arrival.frame.tag) && arrival.peer != rank_) compare(arrival.peer, arrival.frame);
   }
   for (const auto& [peer, call] : early_calls_) compare(peer, call);
   std::erase_if(early_calls_, [&](const auto& call) { return operation_of_tag(call.second.tag) <= current_number_; });
@@ -164,7 +165,7 @@ void Messenger::call_awaited() {
   calling_out_ = false;
   for (const Transfer* receive : receives_) {
     int peer = receive->peer;
-    bool awaited = (receive->tag & kCollectiveTag) != 0 && !receive->any_tag && peer >= 0 && links_[peer] && !links_[peer]->has_left();
+    bool awaited = is_collective(receive->tag) && !receive->any_tag && peer >= 0 && links_[peer] && !links_[peer]->has_left();
     if (!awaited || std::find(called_.begin(), called_.end(), peer) != called_.end()) continue;
     called_.push_back(peer);
     links_[peer]->send_call(receive->tag, receive->signature);
@@ -172,7 +173,7 @@ void Messenger::call_awaited() {
 }
 
 Arrival& Messenger::keep(int peer, const LinkFrame& frame) {
-  if (frame.kind == LinkFrame::eager) kept_bytes_ += frame.bytes;
+  if (frame.kind == LinkFrame::eager && is_collective(frame.tag)) kept_bytes_ += frame.bytes;
   return arrivals_.emplace_back(Arrival{peer, frame, {}, false, nullptr, nullptr});
 }
 
@@ -196,8 +197,12 @@ void Messenger::take(Arrival& arrival, Transfer& receive) {
   if (arrival.frame.bytes != 0) std::memcpy(receive.data, from, arrival.frame.bytes);
   receive.bytes = arrival.frame.bytes;
   receive.done = true;
-  if (arrival.own) arrival.own->done = true;
-  else kept_bytes_ -= arrival.frame.bytes;
+  if (arrival.own) {
+    arrival.own->done = true;
+    return;
+  }
+  if (is_collective(arrival.frame.tag)) kept_bytes_ -= arrival.frame.bytes;
+  links_[arrival.peer]->taken(arrival.frame);
 }
 
 bool Messenger::may_keep(size_t bytes) const { return kept_bytes_ + bytes <= kMaxKeptBytes; }

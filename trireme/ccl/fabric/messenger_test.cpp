@@ -126,6 +126,41 @@ TEST_P(MessengerTest, TagsMatchInOrder) {
   EXPECT_EQ(r3.peer, 0);
 }
 
+// Messages that nobody asks for keep neither a collective's from coming, nor each other from coming in order.
+TEST_P(MessengerTest, ManyUnexpectedMessagesLeaveRoomForACollective) {
+  if (GetParam() < 1000) return;
+  constexpr size_t kMessages = 3 * kEagerWindowBytes / kEager;
+  std::vector<uint8_t> small = pattern(kEager, 1), of_collective = pattern(10, 2), got(10);
+  std::vector<Transfer> sends(kMessages, message(1, 5, small));
+  for (Transfer& send : sends) a_.send(send);
+  Transfer send = message(1, collective_tag(1, 0), of_collective), receive = message(0, collective_tag(1, 0), got);
+  a_.send(send);
+  b_.receive(receive);
+  run();
+  ASSERT_TRUE(receive.done);
+  EXPECT_EQ(got, of_collective);
+  EXPECT_FALSE(sends.back().done);
+
+  std::vector<uint8_t> room(kEager);
+  for (size_t i = 0; i < kMessages; ++i) {
+    std::fill(room.begin(), room.end(), 0);
+    Transfer taken = message(0, 5, room);
+    b_.receive(taken);
+    while (!taken.done && (a_.progress() | b_.progress())) {
+    }
+    ASSERT_TRUE(taken.done && room == small) << i;
+  }
+  run();
+  EXPECT_TRUE(sends.back().done);
+  EXPECT_FALSE(a_.active() || b_.active());
+
+  // The window is open again.
+  Transfer again = message(1, 5, small);
+  a_.send(again);
+  run();
+  EXPECT_TRUE(again.done);
+}
+
 TEST_P(MessengerTest, AnotherLengthIsAMismatch) {
   std::vector<uint8_t> data = pattern(40, 1), room(30);
   Transfer send = message(1, 5, data), receive = message(0, 5, room);

@@ -13,6 +13,7 @@ namespace trireme::ccl {
 // point-to-point messages use the caller's tag.
 inline constexpr uint64_t kCollectiveTag = uint64_t{1} << 63;
 inline uint64_t collective_tag(uint64_t number, uint32_t step) { return kCollectiveTag | (number << 16) | step; }
+inline bool is_collective(uint64_t tag) { return (tag & kCollectiveTag) != 0; }
 inline uint64_t operation_of_tag(uint64_t tag) { return (tag & ~kCollectiveTag) >> 16; }
 
 // Posted once, then left alone until `done`. The poster owns it and the memory it names.

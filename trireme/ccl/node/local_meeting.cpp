@@ -4,7 +4,9 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -13,6 +15,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/ccl/bootstrap/sha256.h"
+#include "trireme/ccl/bootstrap/socket.h"
 #include "trireme/ccl/bootstrap/wire.h"
 
 namespace trireme::ccl {
@@ -20,6 +23,9 @@ namespace {
 
 constexpr std::string_view kSegmentMessage = "segment";
 constexpr std::string_view kHelloMessage = "hello";
+constexpr size_t kMaxProblemBytes = 1024;
+// Between two looks at whether all ranks are still there, and between two tries to send to a full queue.
+constexpr std::chrono::milliseconds kLookUp{100}, kTryAgain{1};
 
 // What a rank tells all others about where it is.
 struct Card {
@@ -107,37 +113,44 @@ class Meeter {
     heard_.resize(group_.members.size(), false);
   }
 
-  // Throws when some member is out of reach.
-  void share_segment() {
+  // What a rank can do without waiting for another: makes its part of what is shared, and sends it as far as the others' queues have room.
+  void offer(const uint64_t& nonce) {
     size_t staging = env::bytes("TRIREME_SEGMENT_BYTES");
-    int ranks = static_cast<int>(group_.members.size());
-    int leader = group_.members[0].global_rank;
     if (group_.me == 0) {
-      group_.segment = Segment::create(ranks, staging, false);
-      group_.segment.header().nonce = nonce_for(control_, kSegmentMessage, leader);
-      for (int peer = 1; peer < ranks; ++peer) send(peer, kSegmentMessage, staging, group_.segment.fd());
-      return;
+      // A rank alone needs no memory that others could map.
+      group_.segment = Segment::create(size(), staging, size() == 1);
+      group_.segment.header().nonce = segment_nonce();
     }
-    while (!group_.segment) take_one();
-    if (group_.segment.header().nonce != nonce_for(control_, kSegmentMessage, leader)) {
-      throw IoError("the shared memory does not show the job's nonce");
-    }
-  }
-
-  // Every member tells every other where its nonce lies and how to wake it.
-  void greet(const uint64_t& nonce) {
     // Lets the others read this process where Yama restricts it to descendants.
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
     UniqueFd mine(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!mine) throw IoError(errno_message("eventfd", errno));
-    for (int peer = 0; peer < size(); ++peer) {
-      if (peer != group_.me) send(peer, kHelloMessage, reinterpret_cast<uint64_t>(&nonce), mine.get());
-    }
     group_.event_fds[group_.me] = ProcessFd(std::move(mine));
     heard_[group_.me] = true;
+    // Every member tells every other where its nonce lies and how to wake it.
     for (int peer = 0; peer < size(); ++peer) {
-      while (!heard_[peer]) take_one();
+      if (peer == group_.me) continue;
+      if (group_.me == 0) outbox_.push_back({peer, kSegmentMessage, staging, group_.segment.fd()});
+      outbox_.push_back({peer, kHelloMessage, reinterpret_cast<uint64_t>(&nonce), group_.event_fds[group_.me].get()});
     }
+    send_some();
+  }
+
+  // Sends what is left, and takes what the others have sent. One that cannot use it says so afterwards: it goes on taking until it has heard
+  // all, because a queue that nobody reads would hold up who has yet to send.
+  void complete() {
+    while (!all_came()) {
+      send_some();
+      if (auto message = group_.socket.receive(Deadline::earlier(deadline_, Deadline::after(outbox_.empty() ? kLookUp : kTryAgain)))) {
+        take(*message);
+      } else if (deadline_.passed()) {
+        throw Timeout("a rank of this host did not introduce itself; see CCL_KVS_CONNECTION_TIMEOUT");
+      } else if (somebody_is_gone()) {
+        throw IoError("a rank has gone while ranks of this host met");
+      }
+    }
+    if (!problem_.empty()) throw IoError(problem_);
+    if (group_.segment.header().nonce != segment_nonce()) throw IoError("the shared memory does not show the job's nonce");
   }
 
   bool direct_reads_work() const { return direct_ || size() == 1; }
@@ -146,32 +159,54 @@ class Meeter {
  private:
   int size() const { return static_cast<int>(group_.members.size()); }
 
-  void send(int peer, std::string_view kind, uint64_t number, int fd) {
-    std::string bytes = Datagram{std::string(kind), static_cast<uint32_t>(group_.me), number}.encode(control_);
-    // A full queue drains only while its owner reads; we may be what its owner waits for, so read meanwhile.
-    for (;;) {
-      auto sent = group_.socket.try_send(group_.members[peer].socket_name, bytes, {&fd, 1});
-      if (sent == LocalSocket::Sent::yes) return;
-      if (sent == LocalSocket::Sent::nobody_there) throw IoError(str("no socket of rank ", group_.members[peer].global_rank, " is within reach"));
-      if (deadline_.passed()) throw Timeout(str("rank ", group_.members[peer].global_rank, " of this host takes no messages"));
-      if (auto message = group_.socket.receive(Deadline::after(std::chrono::milliseconds(1)))) take(*message);
-    }
+  struct Outgoing {
+    int peer;
+    std::string_view kind;
+    uint64_t number;
+    int fd;
+  };
+
+  uint64_t segment_nonce() const { return nonce_for(control_, kSegmentMessage, group_.members[0].global_rank); }
+  bool all_came() const {
+    return outbox_.empty() && (group_.me == 0 || segment_came_) && std::find(heard_.begin(), heard_.end(), false) == heard_.end();
   }
 
-  void take_one() {
-    auto message = group_.socket.receive(deadline_);
-    if (!message) throw Timeout("a rank of this host did not introduce itself; see CCL_KVS_CONNECTION_TIMEOUT");
-    take(*message);
+  // What finds a full queue stays in the outbox.
+  void send_some() {
+    std::erase_if(outbox_, [&](const Outgoing& out) {
+      std::string bytes = Datagram{std::string(out.kind), static_cast<uint32_t>(group_.me), out.number}.encode(control_);
+      auto sent = group_.socket.try_send(group_.members[out.peer].socket_name, bytes, {&out.fd, 1});
+      if (sent == LocalSocket::Sent::nobody_there) {
+        throw IoError(str("no socket of rank ", group_.members[out.peer].global_rank, " is within reach"));
+      }
+      return sent == LocalSocket::Sent::yes;
+    });
+  }
+
+  bool somebody_is_gone() const {
+    for (int rank = 0; rank < control_.size(); ++rank) {
+      if (int fd = control_.connection_to(rank); fd >= 0 && is_lost(fd)) return true;
+    }
+    return false;
   }
 
   void take(LocalMessage& message) {
     try {
       Datagram datagram = Datagram::decode(control_, message.bytes);
       if (message.fds.size() != 1 || datagram.from >= group_.members.size()) return;
-      if (datagram.kind == kSegmentMessage) group_.segment = Segment::open(std::move(message.fds[0]), size(), datagram.number);
+      if (datagram.kind == kSegmentMessage) take_segment(datagram, message);
       else take_hello(datagram, message);
     } catch (const wire::Malformed&) {
       log(LogLevel::debug, "ignored a datagram that no rank of this job sent");
+    }
+  }
+
+  void take_segment(const Datagram& datagram, LocalMessage& message) {
+    segment_came_ = true;
+    try {
+      group_.segment = Segment::open(std::move(message.fds[0]), size(), datagram.number);
+    } catch (const IoError& error) {
+      problem_ = error.what();
     }
   }
 
@@ -187,7 +222,10 @@ class Meeter {
   Control& control_;
   Deadline deadline_;
   LocalGroup group_;
+  std::vector<Outgoing> outbox_;
   std::vector<bool> heard_;
+  bool segment_came_ = false;
+  std::string problem_;  // with what has come
   bool direct_ = env::flag("TRIREME_DIRECT_READ");
 };
 
@@ -196,6 +234,38 @@ std::vector<int> number_hosts(const std::vector<std::string>& keys) {
   std::vector<int> hosts;
   for (const std::string& key : keys) hosts.push_back(numbers.emplace(key, static_cast<int>(numbers.size())).first->second);
   return hosts;
+}
+
+// What went wrong, or "".
+template <class Step>
+std::string attempt(const Step& step) {
+  try {
+    step();
+    return "";
+  } catch (const IoError& error) {
+    return error.what();
+  }
+}
+
+// How a step of the meeting went, everywhere.
+struct Verdicts {
+  std::map<std::string, std::string> failed;  // by host: what a rank of it failed with. Such a host falls apart into one per rank.
+  bool direct = true;                         // on this host
+};
+
+Verdicts exchange(Control& control, const std::vector<std::string>& keys, const std::string& problem, bool direct, Deadline deadline) {
+  wire::Writer mine;
+  mine.string(problem.substr(0, kMaxProblemBytes));
+  mine.integer(static_cast<uint8_t>(direct));
+  std::vector<std::string> all = control.allgather(mine.take(), deadline);
+  Verdicts verdicts;
+  for (int rank = 0; rank < control.size(); ++rank) {
+    wire::Reader reader(all[rank]);
+    std::string theirs = wire::printable(reader.string(kMaxProblemBytes), kMaxProblemBytes);
+    if (!theirs.empty()) verdicts.failed.emplace(keys[rank], str("rank ", rank, ": ", theirs));
+    if (keys[rank] == keys[control.rank()]) verdicts.direct = verdicts.direct && reader.integer<uint8_t>() != 0;
+  }
+  return verdicts;
 }
 
 }  // namespace
@@ -222,36 +292,21 @@ Meeting meet_locally(Control& control, const std::string& label, Deadline deadli
   }
   if (members.size() > kMaxLocalRanks) throw InvalidArgument(str(members.size(), " ranks on one host; at most ", kMaxLocalRanks, " are supported"));
 
-  std::string problem;
   uint64_t nonce = nonce_for(control, kHelloMessage, me);
   std::vector<LocalPeer> alone = {members[local_me]};
   Meeter meeter(control, std::move(members), local_me, std::move(socket), deadline);
-  try {
-    meeter.share_segment();
-    meeter.greet(nonce);
-  } catch (const IoError& error) {
-    problem = error.what();
-  }
-
-  // Nobody reads anybody's nonce after this exchange. A group in which one member failed falls apart into single hosts.
-  wire::Writer verdict;
-  verdict.string(problem);
-  verdict.integer(static_cast<uint8_t>(meeter.direct_reads_work()));
-  bool direct = true;
-  std::map<std::string, std::string> failed;
-  std::vector<std::string> verdicts = control.allgather(verdict.take(), deadline);
-  for (int rank = 0; rank < control.size(); ++rank) {
-    wire::Reader reader(verdicts[rank]);
-    std::string theirs(reader.string(1024));
-    if (!theirs.empty()) failed.emplace(keys[rank], str("rank ", rank, ": ", theirs));
-    if (keys[rank] == keys[me]) direct = direct && reader.integer<uint8_t>() != 0;
-  }
-  bool apart = failed.count(keys[me]) != 0;
+  // Nobody waits for what a rank of its host could not send. Nobody reads anybody's nonce after the second exchange.
+  Verdicts first = exchange(control, keys, attempt([&] { meeter.offer(nonce); }), true, deadline);
+  bool apart = first.failed.count(keys[me]) != 0;
+  std::string problem = apart ? "" : attempt([&] { meeter.complete(); });
+  Verdicts second = exchange(control, keys, problem, meeter.direct_reads_work(), deadline);
+  std::map<std::string, std::string> failed = std::move(first.failed);
+  failed.merge(second.failed);
+  apart = failed.count(keys[me]) != 0;
   if (apart) {
     log(LogLevel::warn, str("ranks of this host cannot share memory and use the network instead: ", failed[keys[me]]));
     Meeter single(control, alone, 0, LocalSocket::open(), deadline);
-    single.share_segment();
-    single.greet(nonce);
+    single.offer(nonce);
     meeting.local = single.take();
   } else {
     meeting.local = meeter.take();
@@ -261,7 +316,7 @@ Meeting meet_locally(Control& control, const std::string& label, Deadline deadli
   }
   meeting.hosts = number_hosts(keys);
   meeting.local.segment.close_fd();
-  meeting.local.access = direct && !apart ? PeerMemory::Access::direct : PeerMemory::Access::regions_only;
+  meeting.local.access = second.direct && !apart ? PeerMemory::Access::direct : PeerMemory::Access::regions_only;
   return meeting;
 }
 
