@@ -41,15 +41,21 @@ SLURM = {
 }
 
 
+# srun with its PMI2 plugin: hydra's names too, but not those of the place on the host.
+SLURM_PMI2 = {**SLURM, "PMI_RANK": "5", "PMI_SIZE": "6", "PMI_FD": "9"}
+
+
 def filled(*parts: dict[str, str]) -> dict[str, str]:
     env = {name: value for part in parts for name, value in part.items()}
     _launch.fill(env)
     return env
 
 
-@pytest.mark.parametrize("launcher, rank, size, master", [(HYDRA, "1", "4", "127.0.0.1"), (OPEN_MPI, "3", "4", "127.0.0.1"), (SLURM, "5", "6", "cn07")])
+@pytest.mark.parametrize("launcher, rank, size, master", [(HYDRA, "1", "4", "127.0.0.1"), (OPEN_MPI, "3", "4", "127.0.0.1"), (SLURM, "5", "6", "cn07"), (SLURM_PMI2, "5", "6", "cn07")])
 def test_env_is_filled_from_the_launchers_variables(launcher, rank, size, master):
     env = filled(launcher)
+    assert env["LOCAL_RANK"] in (launcher.get("MPI_LOCALRANKID"), launcher.get("OMPI_COMM_WORLD_LOCAL_RANK"), launcher.get("SLURM_LOCALID"))
+    assert env["LOCAL_WORLD_SIZE"] == ("2" if "SLURM_PROCID" in launcher else "4")
     assert (env["RANK"], env["WORLD_SIZE"], env["MASTER_ADDR"]) == (rank, size, master)
     assert int(env["MASTER_PORT"]) in range(1024, 32768)
     assert filled(launcher, {"RANK": "0"})["MASTER_PORT"] == env["MASTER_PORT"], "the same in all processes of the job"
