@@ -28,6 +28,7 @@ NOT_IN_DETAIL = [
     "check_timeouts_fire_on_time_on_every_rank_and_name_who_is_missing",
     "check_a_call_may_have_a_timeout_of_its_own",
     "check_callbacks_that_wait_for_each_other_all_run",
+    "check_works_know_how_long_they_took",
     "check_polling_ends_with_the_timeout",
     "check_errors_of_a_group_name_global_ranks",
     "check_abort_ends_every_wait_on_every_rank",
