@@ -4,7 +4,8 @@
     .venv/bin/python bench/c10d/run.py [--ranks 2,4] [--quick] [--json] [--plot] [--targets]
 
 The backends take turns in one run, every answer is checked before it is timed, and the time of a call is that of the slowest rank. --json
-writes bench/results/c10d.json, --plot bench/plots/c10d.svg, --targets compares with the project's targets.
+writes bench/results/c10d.json, --plot bench/plots/c10d.svg, --targets compares with the project's targets; what the C++ backend adds to the
+library is then measured by overhead.cpp, built in the folder that --build names.
 """
 
 import argparse
@@ -25,6 +26,7 @@ SIZES = [8, 1 << 10, 64 << 10, 1 << 20, 16 << 20, 128 << 20]
 QUICK_SIZES = [8, 1 << 10, 1 << 20, 16 << 20]
 # allreduce in place on two ranks of one host: times as fast as gloo.
 TARGETS = {1 << 10: 20, 1 << 20: 8, 16 << 20: 4, 128 << 20: 2.5}
+ADDED_US = 10  # by the C++ backend to an allreduce of 8 B, at most
 
 
 def free_port() -> int:
@@ -52,6 +54,16 @@ def run_ranks(size: int, *arguments: str) -> list[dict]:
     return records
 
 
+def measure_overhead(build: pathlib.Path) -> dict:
+    """An allreduce of 8 B by the library and by the C++ backend, in turns."""
+    program = build / "bench" / "bench_c10d_overhead"
+    if not program.exists():
+        sys.exit(f"{program} is not there: cmake --build --preset release --target bench_c10d_overhead, or --build")
+    record = json.loads(subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True).stdout)
+    print(f"2 ranks  allreduce 8 B by the library {record['library_us']:.2f} us, by the C++ backend {record['backend_us']:.2f} us", flush=True)
+    return record
+
+
 def size_of(nbytes: int) -> str:
     for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
         if nbytes >= unit:
@@ -71,6 +83,7 @@ def key(record: dict) -> tuple:
 
 def ratios(records: list[dict]) -> Iterator[tuple[dict, float]]:
     """Each of ours, with how many times as fast as gloo it is."""
+    records = [record for record in records if "backend" in record]
     gloo = {key(record): record["median_us"] for record in records if record["backend"] == "gloo"}
     for record in records:
         if record["backend"] != "gloo" and key(record) in gloo:
@@ -86,6 +99,9 @@ def print_table(records: list[dict]) -> None:
 def check_targets(records: list[dict]) -> bool:
     met = True
     print()
+    for added_us in (record["added_us"] for record in records if record["kind"] == "overhead"):
+        met = met and added_us < ADDED_US
+        print(f"{'PASS' if added_us < ADDED_US else 'FAIL'}  the C++ backend adds {added_us:.1f} us to an allreduce of 8 B, target under {ADDED_US}")
     for record, ratio in ratios(records):
         if record["kind"] != "collective" or record["ranks"] != 2 or record["backend"] != "ccl" or record["operation"] != "allreduce":
             continue
@@ -130,6 +146,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--plot", action="store_true")
     parser.add_argument("--targets", action="store_true")
+    parser.add_argument("--build", type=pathlib.Path, default=HERE.parents[1] / "build" / "release", help="where bench_c10d_overhead was built")
     options = parser.parse_args()
     sizes = options.sizes or ",".join(map(str, QUICK_SIZES if options.quick else SIZES))
     models = "20M" if options.quick and options.models else options.models
@@ -139,6 +156,8 @@ def main() -> None:
             records += run_ranks(ranks, "collectives", options.operations, sizes, "ccl,ccl-shared,gloo")
         if models:
             records += run_ranks(ranks, "ddp", models, "ccl,gloo")
+    if options.targets:
+        records.append(measure_overhead(options.build))
     print_table(records)
     root = HERE.parent
     if options.json:

@@ -53,7 +53,9 @@ PYBIND11_MODULE(_bindings, module) {
            }),
            py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout") = kBackendDefaultTimeout, py::arg("group_name") = "",
            py::arg("global_ranks") = std::vector<uint64_t>(), "Meets the other ranks in the store; returns when all are there.")
-      .def("describe", &ProcessGroupCCL::describe, "Ranks, hosts, and how they are connected, in a few words.")
+      .def_property_readonly("options", &ProcessGroupCCL::getBackendOptions, "A copy of what it was made with, with the timeout of now.")
+      .def("get_error", &ProcessGroupCCL::getError, py::call_guard<py::gil_scoped_release>(), "What the group has ended with, if it has.")
+      .def("describe", &ProcessGroupCCL::describe, py::call_guard<py::gil_scoped_release>(), "Ranks, hosts, and how they are connected, in a few words.")
       .def(
           "monitored_barrier",
           [](ProcessGroupCCL& self, Milliseconds timeout, bool wait_all_ranks) {

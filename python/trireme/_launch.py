@@ -21,10 +21,14 @@ class Launcher(NamedTuple):
     local_size: str
     # What tells this job from others on the same machine, the same in all its processes.
     job: tuple[str, ...]
+    needs_local_rank: bool = False  # only with local_rank set is it this one
+
+
+HYDRA = Launcher("hydra", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", ())
 
 
 LAUNCHERS = (
-    Launcher("hydra", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", ()),
+    HYDRA._replace(needs_local_rank=True),
     Launcher(
         "Open MPI",
         "OMPI_COMM_WORLD_RANK",
@@ -35,6 +39,7 @@ LAUNCHERS = (
     ),
     # By the variables of a step, which srun sets: those of a job are in a batch script too, where one process runs.
     Launcher("Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", ("SLURM_JOB_ID", "SLURM_STEP_ID")),
+    HYDRA,  # after Slurm, whose PMI2 plugin sets PMI_RANK and PMI_SIZE, but not the place on the host
 )
 
 DEFAULT_PORT = 29500  # torch's own
@@ -53,7 +58,7 @@ class Place(NamedTuple):
 def place(env: Mapping[str, str]) -> Place | None:
     """Where a launcher put this process, or None where none left its variables."""
     for launcher in LAUNCHERS:
-        if launcher.rank in env and launcher.size in env:
+        if launcher.rank in env and launcher.size in env and (launcher.local_rank in env or not launcher.needs_local_rank):
             # Slurm's number of local tasks may read "2(x3),1".
             local_size = re.match(r"\d+", env.get(launcher.local_size, "1"))
             return Place(
@@ -120,6 +125,7 @@ def fill(env: MutableMapping[str, str]) -> None:
     if "RANK" not in env and "WORLD_SIZE" not in env:
         env["RANK"], env["WORLD_SIZE"] = str(at.rank), str(at.size)
         env.setdefault("LOCAL_RANK", str(at.local_rank))
+        env.setdefault("LOCAL_WORLD_SIZE", str(at.local_size))
     if "MASTER_ADDR" not in env:
         env["MASTER_ADDR"] = master_address(at, env)
     env.setdefault("MASTER_PORT", str(master_port(at, env)))

@@ -28,6 +28,9 @@ NOT_IN_DETAIL = [
     "check_timeouts_fire_on_time_on_every_rank_and_name_who_is_missing",
     "check_a_call_may_have_a_timeout_of_its_own",
     "check_callbacks_that_wait_for_each_other_all_run",
+    "check_works_know_how_long_they_took",
+    "check_polling_ends_with_the_timeout",
+    "check_errors_of_a_group_name_global_ranks",
     "check_abort_ends_every_wait_on_every_rank",
     "check_a_wait_with_a_timeout_ends_only_itself",
     "check_what_others_called_is_named",
@@ -51,4 +54,15 @@ def test_two_hosts(tmp_path):
     with jobs.start("collectives.py", 2, tmp_path, env=env) as ranks:
         outcome = jobs.finish(ranks, tmp_path)
     for check in CHECKS:
+        outcome.verify(check)
+
+
+WITHOUT_WORKERS = ["check_works_and_futures", "check_polling_ends_with_the_timeout"]
+
+
+def test_without_workers_futures_and_polling_end_too(tmp_path):
+    """Whoever waits for a future cannot drive, so there is a worker for that all the same; who polls sees to the deadlines."""
+    with jobs.start("collectives.py", 2, tmp_path, env={"CCL_WORKER_OFFLOAD": "0", "ONLY": " ".join(WITHOUT_WORKERS)}) as ranks:
+        outcome = jobs.finish(ranks, tmp_path, timeout_s=60)
+    for check in WITHOUT_WORKERS:
         outcome.verify(check)

@@ -28,3 +28,9 @@ def test_detailed_debugging_changes_nothing(tmp_path):
         outcome = jobs.finish(ranks, tmp_path)
     for check in checks:
         outcome.verify(check)
+
+
+def test_ddp_trains_without_workers(tmp_path):
+    """It waits for futures, which nobody drives but a worker."""
+    with jobs.start("training.py", 2, tmp_path, env={"CCL_WORKER_OFFLOAD": "0", "ONLY": "check_ddp"}) as ranks:
+        jobs.finish(ranks, tmp_path, timeout_s=90).verify("check_ddp")

@@ -12,7 +12,7 @@ constexpr Variable kTable[] = {
      "CPUs the workers are pinned to: a list such as `3,4,7-9` with one for each worker of each rank of the host, in rank order, "
      "or one for each worker of every rank; fewer are an error, more are not used. `auto`: as chosen with TRIREME_PIN, or else the "
      "last ones that the process may use, where that leaves every rank one to compute on."},
-    {"CCL_WORKER_OFFLOAD", Type::flag, "1", "", "0: no worker threads, the calling thread does the work."},
+    {"CCL_WORKER_OFFLOAD", Type::flag, "1", "", "0: the calling thread does the work; a worker is there only for what a program has handed over, as torch's futures do."},
     {"CCL_SPIN_COUNT", Type::integer, "-1", "-1..1000000000",
      "Rounds of polling before a waiting thread sleeps. -1: automatic: a few when there are more ranks than cores, else up to "
      "50 ms for a caller and about 0.1 ms for a worker."},

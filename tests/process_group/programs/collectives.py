@@ -373,6 +373,27 @@ def check_works_and_futures():
     same(tensor, torch.full((200000,), float(size())))
 
 
+def check_synchronize_does_not_wait():
+    """torch calls it with the GIL held, which whoever completes the operation may need to let go of a tensor of Python's."""
+    dist.barrier()
+    if rank() == 1:
+        time.sleep(0.5)  # the others' operation ends while they are in synchronize()
+    outputs = [torch.empty(1 << 18) for _ in range(size())]
+    work = dist.all_gather(outputs, values(rank(), 1 << 18), async_op=True)  # nobody else has the input
+    time.sleep(0.1)
+    start = time.monotonic()
+    work.synchronize()
+    assert time.monotonic() - start < 0.3
+    with dist._coalescing_manager(async_ops=True) as manager:
+        dist.all_reduce(torch.ones(1 << 18))
+    for coalesced in manager.works:
+        coalesced.synchronize()
+    manager.wait()
+    work.wait()
+    for other, output in enumerate(outputs):
+        same(output, values(other, 1 << 18))
+
+
 def check_callbacks_that_wait_for_each_other_all_run():
     if size() == 1:
         return  # complete at once: then() calls them itself
@@ -442,12 +463,68 @@ def check_groups_of_some_ranks():
             dist.destroy_process_group(group)
 
 
+def check_groups_that_merge():
+    """Each rank's group of its own, and then one of all; a rank's place in it is that of its coming."""
+    store = dist.group.WORLD.get_group_store()
+    alone = dist.group.WORLD.split_group([rank()], datetime.timedelta(seconds=60))
+    merged = alone.merge_remote_group(dist.PrefixStore("merged", store), size(), datetime.timedelta(seconds=60), "merged")
+    assert merged.size() == size()
+    tensor = torch.full((70001,), 1.0 + merged.rank())
+    merged.allreduce([tensor]).wait()
+    assert tensor[-1] == size() * (size() + 1) / 2
+    dist.barrier()
+
+
+def check_a_split_has_the_timeout_of_now():
+    group = dist.new_group(timeout=datetime.timedelta(seconds=300))
+    backend(group).set_timeout(datetime.timedelta(seconds=77))
+    split = group.split_group(list(range(size())))
+    assert backend(split).options._timeout == datetime.timedelta(seconds=77)
+    group.split_group(list(range(size())), datetime.timedelta(seconds=55))
+    assert backend(group).options._timeout == datetime.timedelta(seconds=77), "its own is as it was"
+    dist.barrier()
+
+
+def check_pending_works_can_be_waited_for():
+    if rank() == 1:
+        time.sleep(0.3)
+    tensor = torch.ones(1 << 18)
+    dist.all_reduce(tensor, async_op=True)  # nobody holds the work
+    dist.group.WORLD._wait_for_pending_works()
+    same(tensor[-2:], torch.full((2,), float(size())))
+
+
+def check_works_know_how_long_they_took():
+    raises(RuntimeError, "enableCollectivesTiming", dist.all_reduce(torch.ones(3), async_op=True)._get_duration)
+    group = dist.new_group()
+    group._enable_collectives_timing()
+    dist.barrier()
+    if rank() == size() - 1:
+        time.sleep(0.2)
+    work = dist.all_reduce(torch.ones(3), group=group, async_op=True)
+    work.wait()
+    took_ms = work._get_duration()
+    assert 0 < took_ms < 60000 and (rank() == size() - 1 or took_ms > 50), took_ms
+
+
+def check_windows_have_numbers_and_results():
+    group = dist.new_group()
+    with dist._coalescing_manager(group=group, device=torch.device("cpu"), async_ops=True) as manager:
+        for _ in range(2):
+            backend(group).allreduce([torch.ones(3)], c10d.AllreduceOptions())
+    (work,) = manager.works
+    assert work.get_future_result().wait() == c10d.WorkResult.SUCCESS.value
+    assert len(work.get_future().wait()) == 2
+
+
 def check_memory_from_the_backend():
     tensor = backend().allocate_tensor(70001, dtype=torch.float32, device=torch.device("cpu"))
     assert backend().supports_tensor_alloc(torch.device("cpu"))
     tensor.copy_(values(rank(), 70001))
     dist.all_reduce(tensor)
     same(tensor, total(everybody(70001)))
+    raises(torch.OutOfMemoryError, "shared memory", lambda: backend().allocate_tensor(1 << 50, dtype=torch.float32, device=torch.device("cpu")))
+    dist.barrier()
 
 
 def check_many_operations_of_several_groups_from_several_threads():

@@ -2,6 +2,8 @@
 
 import datetime
 import re
+import shutil
+import tempfile
 import threading
 import time
 
@@ -67,6 +69,7 @@ def check_timeouts_fire_on_time_on_every_rank_and_name_who_is_missing():
     if size() == 1:
         return
     limit_s = 1.5
+    assert backend().get_error() == c10d.ErrorType.SUCCESS
     for missing, count in ((size() - 1, 70001), (0, 3)):
         group = dist.new_group(timeout=datetime.timedelta(seconds=1000))
         backend(group).set_timeout(datetime.timedelta(seconds=limit_s))
@@ -81,6 +84,7 @@ def check_timeouts_fire_on_time_on_every_rank_and_name_who_is_missing():
         start = time.monotonic()
         raises(dist.DistBackendError, f"rank {missing}", lambda: dist.all_reduce(torch.ones(count), group=group))  # who was missing learns it too
         assert time.monotonic() - start < limit_s, "a dead group must not wait"
+        assert backend(group).get_error() == c10d.ErrorType.TIMEOUT
 
 
 def check_a_call_may_have_a_timeout_of_its_own():
@@ -94,6 +98,42 @@ def check_a_call_may_have_a_timeout_of_its_own():
         raises(dist.DistBackendError, "rank 1", lambda: group.allreduce([torch.ones(3)], options).wait())
         assert 0.9 < time.monotonic() - start < 6
     dist.barrier()
+
+
+def check_polling_ends_with_the_timeout():
+    """A program that only asks whether a work is complete, without a pause, keeps the turn: no worker comes to look at the clock."""
+    if size() == 1:
+        return
+    group = dist.new_group()
+    backend(group).set_timeout(datetime.timedelta(seconds=1))
+    if rank() == 0:
+        work = dist.all_reduce(torch.ones(3), group=group, async_op=True)
+        start = time.monotonic()
+        while not work.is_completed():
+            assert time.monotonic() - start < 10, "still not complete"
+        raises(dist.DistBackendError, "rank 0", work.wait)
+        assert time.monotonic() - start > 0.9
+        assert work.get_future_result().wait() == c10d.WorkResult.TIMEOUT.value
+    dist.barrier()
+
+
+def check_errors_of_a_group_name_global_ranks():
+    if size() < 3:
+        return
+    last = size() - 1
+    group = dist.new_group([1, last])
+    if rank() == 1:
+        backend(group).set_timeout(datetime.timedelta(seconds=1))
+        raises(dist.DistBackendError, f"rank 1 is global rank {last}", lambda: dist.all_reduce(torch.ones(3), group=group))
+    dist.barrier()
+
+
+def check_a_store_that_fails_is_named():
+    folder = tempfile.mkdtemp()
+    store = dist.FileStore(f"{folder}/store", size())
+    store.set_timeout(datetime.timedelta(seconds=1))  # for which it looks for its file
+    shutil.rmtree(folder)
+    raises(dist.DistStoreError, "No such file", lambda: dist.ProcessGroupCCL(store, 0, 2, datetime.timedelta(seconds=60)))
 
 
 def check_abort_ends_every_wait_on_every_rank():
@@ -123,6 +163,7 @@ def check_abort_ends_every_wait_on_every_rank():
         assert len(ended) == 3 and all("abort" in words for _, words in ended), ended
         assert all(0 <= when - aborted[0] < 5 for when, _ in ended), (aborted, ended)
         raises(dist.DistBackendError, "abort", lambda: dist.all_reduce(torch.ones(3), group=group))
+        assert backend(group).get_error() == c10d.ErrorType.COMM_ERROR
     elif rank() != last:
         start = time.monotonic()
         raises(dist.DistBackendError, "abort", lambda: dist.all_reduce(torch.ones(70001), group=group))

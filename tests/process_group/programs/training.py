@@ -134,23 +134,39 @@ def agree(tensors):
             assert torch.equal(other, tensor)
 
 
-def check_ddp_without_synchronisation():
-    model = DistributedDataParallel(make_model())
+def accumulated(group):
+    """Gradients of two steps, of which the first is not synchronised."""
+    model = DistributedDataParallel(make_model(), process_group=group)
     with model.no_sync():
         model(batch(0)).square().mean().backward()
     model(batch(1)).square().mean().backward()
-    agree([p.grad for p in model.parameters()])
+    return [p.grad for p in model.parameters()]
 
 
-def check_ddp_join_with_uneven_inputs():
-    model = DistributedDataParallel(make_model())
+def check_ddp_without_synchronisation():
+    agree(accumulated(dist.group.WORLD))
+
+
+def check_ddp_without_synchronisation_is_as_gloos():
+    torch.testing.assert_close(accumulated(dist.group.WORLD), accumulated(GLOO), rtol=1e-5, atol=1e-7)
+
+
+def joined(group):
+    """Parameters after steps of which some ranks have more than others."""
+    model = DistributedDataParallel(make_model(), process_group=group)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with model.join():
         for step in range(2 + 2 * rank()):
             optimizer.zero_grad()
             model(batch(step)).square().mean().backward()
             optimizer.step()
-    agree([p.data for p in model.parameters()])
+    return [p.data for p in model.parameters()]
+
+
+def check_ddp_join_with_uneven_inputs():
+    ours = joined(dist.group.WORLD)
+    agree(ours)
+    torch.testing.assert_close(ours, joined(GLOO), rtol=1e-5, atol=1e-7)
 
 
 def check_zero_redundancy_optimizer():

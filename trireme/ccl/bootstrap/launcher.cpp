@@ -21,18 +21,20 @@ struct Launcher {
   const char* size;
   const char* local_rank;
   const char* local_size;
+  bool needs_local_rank = false;  // only with local_rank set is it this one
 };
 
 // The innermost comes first: torchrun under mpirun or srun leaves the outer one's variables in place, and they are the same
 // for all its workers. It is known by LOCAL_RANK: scripts for other launchers set RANK and WORLD_SIZE by hand, and a
-// PyTorchJob numbers its pods with them.
+// PyTorchJob numbers its pods with them. So is hydra, as long as there is Slurm: its PMI2 plugin sets PMI_RANK and PMI_SIZE too.
 constexpr std::array kLaunchers = {
-    Launcher{"torchrun", "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
-    Launcher{"hydra", "hydra", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    Launcher{"torchrun", "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", true},
+    Launcher{"hydra", "hydra", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", true},
     Launcher{"Open MPI", "pmix", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
              "OMPI_COMM_WORLD_LOCAL_SIZE"},
     // By the variables of a step, which srun sets: those of a job are in a batch script too, where one process runs.
     Launcher{"Slurm", "pmix", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"},
+    Launcher{"hydra", "hydra", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
 };
 
 // Slurm's number of tasks on each node may read "2(x3),1"; of such a list the first node's counts, for want of better.
@@ -51,9 +53,8 @@ int number(const char* name, int absent, bool may_be_list = false) {
 }
 
 bool started_by(const Launcher& launcher) {
-  const bool local_too = std::string_view(launcher.name) == "torchrun";
   return std::getenv(launcher.rank) != nullptr && std::getenv(launcher.size) != nullptr &&
-         (!local_too || std::getenv(launcher.local_rank) != nullptr);
+         (!launcher.needs_local_rank || std::getenv(launcher.local_rank) != nullptr);
 }
 
 }  // namespace

@@ -229,6 +229,17 @@ TEST_F(LauncherVariables, Slurm) {
   EXPECT_EQ(launcher_rank()->local_size, 3);
 }
 
+TEST_F(LauncherVariables, SlurmWithItsPmi2PluginIsNotHydra) {
+  set("PMI_RANK", "5"), set("PMI_SIZE", "6");
+  EXPECT_STREQ(launcher_rank()->launcher, "hydra") << "there is no other";
+  set("SLURM_PROCID", "5"), set("SLURM_STEP_NUM_TASKS", "6"), set("SLURM_LOCALID", "1"), set("SLURM_STEP_TASKS_PER_NODE", "2(x3)");
+  EXPECT_STREQ(launcher_rank()->launcher, "Slurm");
+  EXPECT_EQ(launcher_rank()->local_rank, 1);
+  EXPECT_EQ(launcher_rank()->local_size, 2);
+  set("MPI_LOCALRANKID", "0"), set("MPI_LOCALNRANKS", "1");
+  EXPECT_STREQ(launcher_rank()->launcher, "hydra") << "an mpirun within the step";
+}
+
 TEST_F(LauncherVariables, NonsenseIsTheCallersError) {
   set("PMI_RANK", "2"), set("PMI_SIZE", "2");
   EXPECT_THROW(launcher_rank(), InvalidArgument);

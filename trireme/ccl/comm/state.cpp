@@ -248,7 +248,7 @@ bool CommunicatorState::wait_until(const Over& over, Deadline deadline) {
 
 void CommunicatorState::hand_over() {
   refuse_forked_child();
-  if (offload_) Workers::instance().call(shared_from_this());
+  Workers::instance().call(shared_from_this());  // also without offload_: there is nobody else
   if (asleep_.load(std::memory_order_seq_cst)) interrupt();
 }
 
@@ -257,6 +257,7 @@ void CommunicatorState::nudge() {
   if (!try_drive()) return;
   const Turn turn(*this);
   poll();
+  check_deadlines();  // who polls without a pause keeps everybody else from the turn
 }
 
 void CommunicatorState::drive(const std::function<bool()>& stop, Patience patience, Deadline until) {

@@ -96,7 +96,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void wait_for_all();
   // One round of progress if nobody else is at it.
   void nudge();
-  // Calls a worker to what is pending.
+  // Calls a worker to what is pending, also with CCL_WORKER_OFFLOAD=0.
   void hand_over();
 
   void abort(const std::string& reason);

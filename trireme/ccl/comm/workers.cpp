@@ -28,6 +28,8 @@ struct LocalPlace {
   size_t rank = 0, size = 1;
 };
 
+thread_local bool is_worker = false;
+
 // Which of the host's ranks this process is, as far as the launcher tells.
 LocalPlace local_place() {
   if (env::is_set("CCL_PROCESS_LAUNCHER") && env::text("CCL_PROCESS_LAUNCHER") == "none") {
@@ -75,6 +77,8 @@ Workers& Workers::instance() {
   static PerProcess<Workers> workers;
   return workers.get();
 }
+
+bool Workers::is_this_thread() { return is_worker; }
 
 void Workers::check_settings() {
   if (!env::flag("CCL_WORKER_OFFLOAD")) return;
@@ -129,6 +133,7 @@ void Workers::enlist(std::shared_ptr<CommunicatorState> communicator, bool urgen
 }
 
 void Workers::run(Worker& worker, int cpu) {
+  is_worker = true;
   if (cpu >= 0) cpu::pin_this_thread(cpu);
   auto last_work = Clock::now();
   while (wait_for_calls(worker)) {

@@ -22,6 +22,8 @@ class Workers {
   Workers() = default;
   ~Workers() { stop(); }
   Workers(const Workers&) = delete;
+  // Whether the calling thread is one of them: it has the operations of others to carry out, and must not wait for the program.
+  static bool is_this_thread();
   // Throws InvalidArgument when CCL_WORKER_AFFINITY does not fit CCL_WORKER_COUNT and the ranks of the host, or the place among these is
   // none.
   static void check_settings();

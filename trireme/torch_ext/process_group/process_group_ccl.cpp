@@ -36,23 +36,23 @@ std::shared_ptr<ccl::Store> meeting_place(const c10::intrusive_ptr<c10d::Store>&
   return ccl::make_callback_store(get, set);
 }
 
-std::shared_ptr<ccl::Communicator> connect(const std::shared_ptr<ccl::Store>& store, int rank, int size, milliseconds timeout) {
+std::shared_ptr<ccl::Communicator> connect(const std::shared_ptr<ccl::Store>& store, int rank, int size, milliseconds timeout, const GroupRanks& ranks) {
   ccl::CommunicatorOptions options;
   options.timeout = options.connect_timeout = timeout;
   options.name = "ccl";
   try {
     return ccl::Communicator::create(size, rank, store, options);
   } catch (...) {
-    std::rethrow_exception(as_torch_connect_error(std::current_exception()));
+    std::rethrow_exception(as_torch_connect_error(std::current_exception(), ranks));
   }
 }
 
 // When a group has come up: what the rest of the process should know about it.
-void prepare_process(ccl::Communicator& communicator) {
+void prepare_process(ccl::Communicator& communicator, const GroupRanks& ranks) {
   // DDP asks the backend for its buckets only if this says so. Once: the variable is the program's afterwards.
   static const bool told = (setenv("DDP_DISABLE_COMM_MEM", "0", 0), true);
   static_cast<void>(told);
-  with_torch_errors([&] { settle_threads(communicator); });
+  with_torch_errors(ranks, [&] { settle_threads(communicator); });
 }
 
 }  // namespace
@@ -63,9 +63,10 @@ ProcessGroupCCL::ProcessGroupCCL(const c10::intrusive_ptr<c10d::Store>& store, i
 ProcessGroupCCL::ProcessGroupCCL(const std::shared_ptr<ccl::Store>& store, int rank, int size, c10::intrusive_ptr<Options> options)
     : Backend(rank, size),
       options_(std::move(options)),
+      ranks_(std::make_shared<GroupRanks>(options_->group_name, options_->global_ranks_in_group)),
       timeout_ms_(options_->timeout.count()),
-      communicator_(connect(store, rank, size, options_->timeout)) {
-  prepare_process(*communicator_);
+      communicator_(connect(store, rank, size, options_->timeout, *ranks_)) {
+  prepare_process(*communicator_, *ranks_);
   init();
 }
 
@@ -83,6 +84,12 @@ std::shared_ptr<ccl::Communicator> ProcessGroupCCL::communicator() const {
   return communicator_;
 }
 
+c10::intrusive_ptr<c10d::Backend::Options> ProcessGroupCCL::getBackendOptions() {
+  auto options = c10::make_intrusive<Options>(*options_);
+  options->timeout = milliseconds(timeout_ms_);
+  return options;
+}
+
 // ---- submitting
 
 c10::intrusive_ptr<WorkCCL> ProcessGroupCCL::submit(Submission submission) {
@@ -91,27 +98,35 @@ c10::intrusive_ptr<WorkCCL> ProcessGroupCCL::submit(Submission submission) {
   const uint64_t number = is_message ? sequence_number_.load() : sequence_number_ += submission.operations.size();
   auto work = c10::make_intrusive<WorkCCL>(rank_, submission.type, submission.title, number, submission.inputs);
   auto completion = std::make_shared<Completion>(static_cast<int>(submission.operations.size()), std::move(submission.staging),
-                                                 std::move(submission.outputs));
+                                                 std::move(submission.outputs), ranks_);
+  if (timing_) completion->take_time();
   if (work->recordFunctionEndCallback_) completion->at_end(work->recordFunctionEndCallback_);
   work->completion_ = completion;
+  work->ranks_ = ranks_;
   work->communicator_ = communicator;
   const milliseconds timeout = submission.timeout == c10d::kUnsetTimeout ? milliseconds(timeout_ms_) : submission.timeout;
   for (ccl::Operation& op : submission.operations) {
     op.timeout = timeout;
     op.caller_waits = !submission.is_async;
-    op.on_finished = [completion](const std::exception_ptr& error) { completion->operation_ended(error); };
-    work->requests_.push_back(with_torch_errors([&] { return communicator->submit(std::move(op)); }));
+    op.on_finished = [completion](const std::exception_ptr& error) mutable { Completion::operation_ended(std::move(completion), error); };
+    work->requests_.push_back(with_torch_errors(*ranks_, [&] { return communicator->submit(std::move(op)); }));
     if (!work->requests_.back().finished()) remember(work->requests_.back());
   }
-  std::lock_guard lock(mutex_);
-  if (coalescing_) join_window(work);
+  join_window(work);
   return work;
 }
 
 void ProcessGroupCCL::join_window(const c10::intrusive_ptr<WorkCCL>& work) {
+  std::vector<c10::intrusive_ptr<c10d::Work>> dropped;  // when nothing is locked any more: tensors of Python's may go with them
+  std::lock_guard lock(mutex_);
+  if (!coalescing_) return;
   // torch leaves a window open whose body raised: what goes on after that must not pile up in it.
   const size_t size = coalescing_->size();
-  if (size >= kLargeWindow && std::has_single_bit(size)) std::erase_if(*coalescing_, [](const auto& old) { return old->isSuccess(); });
+  if (size >= kLargeWindow && std::has_single_bit(size)) {
+    auto ended = std::partition(coalescing_->begin(), coalescing_->end(), [](const auto& old) { return !old->isSuccess(); });
+    dropped.assign(std::make_move_iterator(ended), std::make_move_iterator(coalescing_->end()));
+    coalescing_->erase(ended, coalescing_->end());
+  }
   coalescing_->push_back(work);
 }
 
@@ -149,8 +164,9 @@ void ProcessGroupCCL::waitForPendingWorks() { drain(Deadline::after(milliseconds
 // ---- coalescing
 
 void ProcessGroupCCL::startCoalescing() {
+  std::optional<std::vector<c10::intrusive_ptr<c10d::Work>>> left_open(std::in_place);
   std::lock_guard lock(mutex_);
-  coalescing_.emplace();  // in place of one that was left open
+  coalescing_.swap(left_open);  // which goes when nothing is locked any more
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupCCL::endCoalescing() {
@@ -197,7 +213,12 @@ at::Tensor ProcessGroupCCL::allocateTensor(long size, at::TensorOptions options)
   TORCH_CHECK_VALUE(options.device().is_cpu(), "ccl: allocateTensor: the device is ", options.device(), "; only the CPU's memory can be shared");
   const size_t bytes = static_cast<size_t>(size) * options.dtype().itemsize();
   if (bytes == 0) return at::empty({size}, options);
-  void* data = with_torch_errors([&] { return ccl::Communicator::allocate_shared(bytes); });
+  void* data = nullptr;
+  try {
+    data = ccl::Communicator::allocate_shared(bytes);
+  } catch (const Error& error) {
+    C10_THROW_ERROR(OutOfMemoryError, str("ccl: allocateTensor: ", bytes, " bytes of shared memory are not to be had: ", error.what()));
+  }
   return at::from_blob(data, {size}, [](void* memory) { ccl::Communicator::release_shared(memory); }, options);
 }
 

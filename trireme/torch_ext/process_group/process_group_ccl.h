@@ -32,7 +32,8 @@ class __attribute__((visibility("default"))) ProcessGroupCCL : public c10d::Back
   ~ProcessGroupCCL() override;
 
   const std::string getBackendName() const override { return "ccl"; }
-  c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
+  // A copy with the timeout of now: torch makes a split's options of it, in place.
+  c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override;
   // "4 ranks on 1 host, shared memory with direct reads"
   std::string describe() const { return communicator()->describe(); }
 
@@ -66,7 +67,8 @@ class __attribute__((visibility("default"))) ProcessGroupCCL : public c10d::Back
   c10::intrusive_ptr<c10d::Work> recv(std::vector<at::Tensor>& tensors, int from, int tag) override;
   c10::intrusive_ptr<c10d::Work> recvAnysource(std::vector<at::Tensor>& tensors, int tag) override;
   c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions& opts) override;
-  // A barrier that throws naming who did not come. `wait_all_ranks` makes no difference: everybody is always named.
+  // A barrier that throws naming who did not come: of this host's ranks all, of other hosts' those for which this rank waits. `wait_all_ranks` makes
+  // no difference.
   void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
 
   // What lies between start and end is submitted as it comes; one work stands for all of it.
@@ -94,7 +96,8 @@ class __attribute__((visibility("default"))) ProcessGroupCCL : public c10d::Back
   void setTimeout(std::chrono::milliseconds timeout) override { timeout_ms_ = timeout.count(); }
   c10d::ErrorType getError() override;
   void waitForPendingWorks() override;
-  void enableCollectivesTiming() override {}
+  // Works from here on know how long they took.
+  void enableCollectivesTiming() override { timing_ = true; }
   // Ends the group on every rank at once; whoever waits gets an error. Any thread may call it.
   void abort() override;
   // Ends it in order: what is under way is given a while to complete. Later operations throw.
@@ -107,13 +110,15 @@ class __attribute__((visibility("default"))) ProcessGroupCCL : public c10d::Back
   c10::intrusive_ptr<c10d::Work> receive(std::vector<at::Tensor>& tensors, int from, int tag, c10d::OpType type);
   std::shared_ptr<ccl::Communicator> communicator() const;
   void remember(const ccl::Request& request);
-  void join_window(const c10::intrusive_ptr<WorkCCL>& work);  // with mutex_ held
+  void join_window(const c10::intrusive_ptr<WorkCCL>& work);
   bool drain(Deadline deadline);
   void end(std::chrono::milliseconds drain_time);
 
   const c10::intrusive_ptr<Options> options_;
+  const std::shared_ptr<const GroupRanks> ranks_;
   std::atomic<int64_t> timeout_ms_;
   std::atomic<uint64_t> sequence_number_{0};
+  std::atomic<bool> timing_{false};
 
   mutable std::mutex mutex_;
   std::shared_ptr<ccl::Communicator> communicator_;  // null after shutdown

@@ -2,21 +2,27 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <cctype>
 #include <condition_variable>
 #include <deque>
 #include <limits>
+#include <set>
 #include <thread>
 
 #include "trireme/base/error.h"
+#include "trireme/base/log.h"
 #include "trireme/ccl/bootstrap/per_process.h"
+#include "trireme/ccl/comm/workers.h"
 #include "trireme/torch_ext/process_group/errors.h"
 
 namespace trireme::torch_ext {
 namespace {
 
-// Completes futures. Their callbacks are a program's own code: they may take the GIL, submit operations and wait for them (PowerSGD's waits for
-// the future of another allreduce), so they run neither on a thread that drives operations nor with anything locked, and there is a
-// further thread whenever all are held up in a callback. Never destroyed: a callback may be under way when the process ends.
+// Completes futures, and lets go of tensors. Letting go of one of Python's takes the GIL. The callbacks of futures are a program's own code: they
+// may take the GIL, submit operations and wait for them (PowerSGD's waits for the future of another allreduce), so they run neither on a
+// thread that drives operations nor with anything locked, and there is a further thread whenever all are held up in a callback. Never
+// destroyed: a callback may be under way when the process ends.
 class Heralds {
  public:
   static Heralds& instance() {
@@ -48,7 +54,11 @@ class Heralds {
       news_.pop_front();
       --idle_;
       lock.unlock();
-      next();
+      try {
+        next();
+      } catch (const std::exception& error) {  // torch passes on what addCallback's functions throw
+        log(LogLevel::error, str("a callback of a future threw: ", error.what()));
+      }
       next = nullptr;
       lock.lock();
       ++idle_;
@@ -71,35 +81,72 @@ void complete(const FuturePtr& future, const std::vector<at::Tensor>& outputs, c
   else future->markCompleted(c10::IValue(outputs));
 }
 
+FuturePtr make_result_future() { return c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get()); }
+
+void complete(const FuturePtr& future, c10d::WorkResult outcome) { future->markCompleted(c10::IValue(static_cast<int64_t>(outcome))); }
+
+// Calls `then` when all are complete: at once, or on a thread that completes the last one.
+void when_all(const std::vector<FuturePtr>& futures, std::function<void()> then) {
+  if (futures.empty()) return then();
+  auto left = std::make_shared<std::atomic<size_t>>(futures.size());
+  for (const FuturePtr& future : futures) {
+    future->addCallback([left, then](c10::ivalue::Future&) {
+      if (left->fetch_sub(1) == 1) then();
+    });
+  }
+}
+
 template <class Error>
-std::exception_ptr torch_error(const char* what) {
+std::exception_ptr torch_error(const std::string& what) {
   return std::make_exception_ptr(Error({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, what));
+}
+
+// The whole numbers in a text.
+std::set<uint64_t> numbers_in(const std::string& text) {
+  std::set<uint64_t> numbers;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = at;
+    while (end < text.size() && std::isdigit(static_cast<unsigned char>(text[end])) != 0) ++end;
+    if (end > at && end - at < 10) numbers.insert(std::stoull(text.substr(at, end - at)));
+    at = std::max(end, at + 1);
+  }
+  return numbers;
 }
 
 }  // namespace
 
 // ---- errors
 
-std::exception_ptr as_torch_error(const std::exception_ptr& error) {
+std::string GroupRanks::explain(const std::string& text) const {
+  const std::set<uint64_t> named = numbers_in(text);
+  std::string explained;
+  for (size_t rank = 0; rank < global_.size(); ++rank) {
+    if (global_[rank] == rank || !named.contains(rank)) continue;
+    explained += str(explained.empty() ? str(" (in group ", group_, ", ") : ", ", "rank ", rank, " is global rank ", global_[rank]);
+  }
+  return explained.empty() ? text : text + explained + ")";
+}
+
+std::exception_ptr as_torch_error(const std::exception_ptr& error, const GroupRanks& ranks) {
   if (!error) return nullptr;
   try {
     std::rethrow_exception(error);
   } catch (const PeerLost& lost) {
-    return torch_error<c10::DistNetworkError>(lost.what());
+    return torch_error<c10::DistNetworkError>(ranks.explain(lost.what()));
   } catch (const IoError& broken) {
-    return torch_error<c10::DistNetworkError>(broken.what());
+    return torch_error<c10::DistNetworkError>(ranks.explain(broken.what()));
   } catch (const InvalidArgument& wrong) {
     return torch_error<c10::ValueError>(wrong.what());
   } catch (const Unsupported& unsupported) {
     return torch_error<c10::NotImplementedError>(unsupported.what());
   } catch (const Error& other) {
-    return torch_error<c10::DistBackendError>(other.what());
+    return torch_error<c10::DistBackendError>(ranks.explain(other.what()));
   } catch (...) {
     return error;
   }
 }
 
-std::exception_ptr as_torch_connect_error(const std::exception_ptr& error) {
+std::exception_ptr as_torch_connect_error(const std::exception_ptr& error, const GroupRanks& ranks) {
   try {
     std::rethrow_exception(error);
   } catch (const c10::DistError&) {
@@ -107,19 +154,40 @@ std::exception_ptr as_torch_connect_error(const std::exception_ptr& error) {
   } catch (const c10::Error& store) {
     return torch_error<c10::DistStoreError>(store.what_without_backtrace());
   } catch (...) {
-    return as_torch_error(error);
+    return as_torch_error(error, ranks);
   }
 }
 
 // ---- completion
 
-void Completion::operation_ended(const std::exception_ptr& error) {
-  if (error) {
-    std::lock_guard lock(mutex_);
-    if (!error_) error_ = as_torch_error(error);
+void Completion::operation_ended(std::shared_ptr<Completion> completion, const std::exception_ptr& error) {
+  completion->end_one(error);
+  if (completion->left_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  FuturePtr future = completion->end();
+  auto let_go = [future, completion] {
+    if (future) complete(future, completion->outputs_, completion->error());
+    completion->staging_ = Staging();
+  };
+  completion.reset();
+  if (future || ccl::Workers::is_this_thread()) Heralds::instance().post(std::move(let_go));
+  else let_go();
+}
+
+void Completion::end_one(const std::exception_ptr& error) {
+  std::lock_guard lock(mutex_);
+  if (!error || error_) return;
+  error_ = as_torch_error(error, *ranks_);
+  outcome_ = c10d::WorkResult::COMM_ERROR;
+  try {
+    std::rethrow_exception(error);
+  } catch (const Timeout&) {
+    outcome_ = c10d::WorkResult::TIMEOUT;
+  } catch (...) {
   }
-  if (left_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  std::exception_ptr failure = this->error();
+}
+
+FuturePtr Completion::end() {
+  std::exception_ptr failure = error();
   if (!failure) {
     try {
       staging_.copy_back();
@@ -127,16 +195,13 @@ void Completion::operation_ended(const std::exception_ptr& error) {
       failure = std::current_exception();
     }
   }
-  staging_ = Staging();
   if (at_end_) std::exchange(at_end_, nullptr)();
-  FuturePtr future;
-  {
-    std::lock_guard lock(mutex_);
-    error_ = failure;
-    ended_ = true;
-    future = future_;
-  }
-  if (future) Heralds::instance().post([future, outputs = outputs_, failure] { complete(future, outputs, failure); });
+  std::lock_guard lock(mutex_);
+  if (failure && !error_) outcome_ = c10d::WorkResult::UNKNOWN;
+  error_ = failure;
+  if (started_) duration_ = std::chrono::steady_clock::now() - *started_;
+  ended_ = true;
+  return future_;
 }
 
 FuturePtr Completion::future() {
@@ -154,10 +219,26 @@ std::exception_ptr Completion::error() const {
   return error_;
 }
 
+bool Completion::ended() const {
+  std::lock_guard lock(mutex_);
+  return ended_;
+}
+
+c10d::WorkResult Completion::outcome() const {
+  std::lock_guard lock(mutex_);
+  return outcome_;
+}
+
+std::optional<std::chrono::steady_clock::duration> Completion::duration() const {
+  std::lock_guard lock(mutex_);
+  return duration_;
+}
+
 // ---- one work
 
 bool WorkCCL::isCompleted() {
   for (ccl::Request& request : requests_) {
+    if (completion_->ended()) break;
     try {
       if (!request.test()) return false;
     } catch (const Error&) {  // failed is completed too
@@ -166,12 +247,7 @@ bool WorkCCL::isCompleted() {
   return true;
 }
 
-bool WorkCCL::isSuccess() const {
-  for (const ccl::Request& request : requests_) {
-    if (!request.finished()) return false;
-  }
-  return !completion_->error();
-}
+bool WorkCCL::isSuccess() const { return completion_->ended() && !completion_->error(); }
 
 std::exception_ptr WorkCCL::exception() const { return completion_->error(); }
 
@@ -196,8 +272,10 @@ bool WorkCCL::wait(std::chrono::milliseconds timeout) {
     }
     if (!complete) {
       auto communicator = communicator_.lock();
-      C10_THROW_ERROR(DistBackendError, str("rank ", rank_, ": ", c10d::opTypeToString(opType_), " #", sequence_number_, ": not complete after ",
-                                            static_cast<double>(timeout.count()) / 1000, " s of wait(timeout); timed out", communicator ? ": " + communicator->report() : ""));
+      const std::string what = str("rank ", rank_, ": ", c10d::opTypeToString(opType_), " #", sequence_number_, ": not complete after ",
+                                   static_cast<double>(timeout.count()) / 1000, " s of wait(timeout); timed out",
+                                   communicator ? ": " + communicator->report() : "");
+      C10_THROW_ERROR(DistBackendError, ranks_->explain(what));
     }
   }
   if (auto error = completion_->error()) std::rethrow_exception(error);
@@ -216,12 +294,16 @@ FuturePtr WorkCCL::getFuture() {
 }
 
 FuturePtr WorkCCL::getFutureResult() {
-  auto result = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
-  getFuture()->addCallback([result](c10::ivalue::Future& future) {
-    auto outcome = future.hasError() ? c10d::WorkResult::COMM_ERROR : c10d::WorkResult::SUCCESS;
-    result->markCompleted(c10::IValue(static_cast<int64_t>(outcome)));
-  });
+  auto result = make_result_future();
+  getFuture()->addCallback([result, completion = completion_](c10::ivalue::Future&) { complete(result, completion->outcome()); });
   return result;
+}
+
+float WorkCCL::getDuration() const {
+  const auto duration = completion_->duration();
+  TORCH_CHECK(duration, "ccl: ", c10d::opTypeToString(opType_), " #", sequence_number_,
+              " has no duration: it is not complete, or enableCollectivesTiming() was not called before it");
+  return std::chrono::duration<float, std::milli>(*duration).count();
 }
 
 // ---- several
@@ -269,25 +351,32 @@ void CoalescedWork::abort() {
 }
 
 FuturePtr CoalescedWork::getFuture() {
+  std::vector<FuturePtr> parts;
+  for (const auto& work : works_) parts.push_back(work->getFuture());
   auto all = make_tensors_future();
-  auto left = std::make_shared<std::atomic<size_t>>(works_.size());
-  auto finish = [all, works = works_] {
+  when_all(parts, [all, parts] {
     std::vector<at::Tensor> outputs;
     std::exception_ptr error;
-    for (const auto& work : works) {
-      error = error ? error : work->exception();
-      if (!error) {
-        for (at::Tensor& tensor : work->result()) outputs.push_back(std::move(tensor));
+    for (const FuturePtr& part : parts) {
+      if (part->hasError()) {
+        error = error ? error : part->exception_ptr();
+        continue;
       }
+      for (const at::Tensor& tensor : part->constValue().toTensorVector()) outputs.push_back(tensor);
     }
     complete(all, outputs, error);
-  };
-  if (works_.empty()) finish();
-  for (const auto& work : works_) {
-    work->getFuture()->addCallback([left, finish](c10::ivalue::Future&) {
-      if (left->fetch_sub(1) == 1) finish();
-    });
-  }
+  });
+  return all;
+}
+
+FuturePtr CoalescedWork::getFutureResult() {
+  std::vector<FuturePtr> parts;
+  for (const auto& work : works_) parts.push_back(work->getFutureResult());
+  auto all = make_result_future();
+  when_all(parts, [all, parts] {
+    auto failed = std::find_if(parts.begin(), parts.end(), [](const FuturePtr& part) { return part->constValue().toInt() != 0; });
+    complete(all, failed == parts.end() ? c10d::WorkResult::SUCCESS : static_cast<c10d::WorkResult>((*failed)->constValue().toInt()));
+  });
   return all;
 }
 
