@@ -3,7 +3,7 @@
 # builds, gets a pretrained MiniLM, makes a set of questions, trains, prints EM and F1 before and after, and asks the result.
 #
 #   ./demo.sh                                                        questions of its own, about made-up people, ships and shops
-#   ./demo.sh --train_file TRAIN.json --validation_file DEV.json     on SQuAD, or anything else in its format
+#   ./demo.sh --train_file TRAIN.json --validation_file DEV.json     on SQuAD 1.1 or 2.0, or anything else in its format
 #
 # What it makes is in build/demo, in one folder for each pair of files, by their contents. A second run on the same does not train again; it says what to
 # remove for that.
@@ -40,12 +40,17 @@ else
   [ -f "$validation_file" ] || "$python" tools/make_questions.py --train 1500 --dev 300 --seed 1 --out "$demo/questions"
 fi
 
+# SQuAD 2.0 has questions without an answer: an empty list, in the nested form and in the flat one.
+version_2=()
+if grep -qE '"(answers|text)": *\[ *\]' "$train_file" "$validation_file"; then version_2=(--version_2_with_negative); fi
+
 folder=$demo/$(sha256sum "$train_file" "$validation_file" | cut -d ' ' -f 1 | sha256sum | cut -c 1-12)
 model=$folder/model
 
 # qa FLAG...: on two processes. By this name it is MPICH's mpirun, whichever else is installed: Open MPI's refuses root.
 qa() {
-  mpiexec.mpich -n 2 "$trireme" qa --validation_file "$validation_file" --max_seq_length 384 --doc_stride 128 --report_to none "$@"
+  mpiexec.mpich -n 2 "$trireme" qa --validation_file "$validation_file" --max_seq_length 384 --doc_stride 128 --report_to none \
+    "${version_2[@]}" "$@"
 }
 
 if [ ! -f "$model/eval_results.json" ]; then
@@ -65,12 +70,13 @@ import sys
 print(f"\n{'':8}{'EM':>8}{'F1':>8}")
 for name, path in zip(("before", "after"), sys.argv[1:]):
     results = json.load(open(path))
-    print(f"{name:8}{results['eval_exact_match']:8.1f}{results['eval_f1']:8.1f}")
+    exact = results.get("eval_exact_match", results.get("eval_exact"))  # of SQuAD 1.1, of 2.0
+    print(f"{name:8}{exact:8.1f}{results['eval_f1']:8.1f}")
 PYTHON
 
 context="Three ships lay in the harbour of Saltmouth that winter. The Heron, built in 1871, carried wool and was commanded by Captain Ida Marsh.
 The Grey Lady, built in 1902, carried timber under Captain Otto Venn. The Swallow was the youngest, built in 1910; her captain was Maren Holt,
 and she carried tea."
 echo; echo "== asking it"; echo "$context"; echo
-"$trireme" ask --model "$model" --context "$context" \
+"$trireme" ask --model "$model" --context "$context" "${version_2[@]}" \
   --question "Who was the captain of the Grey Lady?" "What did the Swallow carry?" "When was the Heron built?"

@@ -22,18 +22,36 @@ TRIREME = BUILD / "bin" / "trireme"
 needs_program = pytest.mark.skipif(not TRIREME.exists(), reason="the trainer is not built: torch was not found")
 
 
-def tiny_model(folder: pathlib.Path, max_positions: int = 128, **changes) -> pathlib.Path:
-    """A BERT of two narrow layers with random weights and a real tokenizer."""
+def tiny_model(folder: pathlib.Path, max_positions: int = 128, family: str = "Bert", **changes) -> pathlib.Path:
+    """A model of two narrow layers with random weights and a tokenizer of its family; BERT's is a real one."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(11)
-    config = transformers.BertConfig(
-        vocab_size=30522, hidden_size=32, num_attention_heads=2, num_hidden_layers=2, intermediate_size=64, max_position_embeddings=max_positions, **changes
-    )
-    transformers.BertForQuestionAnswering(config).save_pretrained(folder)
-    for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json"):
-        shutil.copy(minilm() / name, folder / name)
+    vocabulary = save_tokenizer(folder, family)
+    # DistilBERT knows these by other names, too.
+    config = getattr(transformers, f"{family}Config")(
+        vocab_size=vocabulary, hidden_size=32, num_attention_heads=2, num_hidden_layers=2, max_position_embeddings=max_positions,
+        **{"hidden_dim" if family == "DistilBert" else "intermediate_size": 64}, **changes,
+    )  # fmt: skip
+    getattr(transformers, f"{family}ForQuestionAnswering")(config).save_pretrained(folder)
     return folder
+
+
+def save_tokenizer(folder: pathlib.Path, family: str) -> int:
+    """The size of its vocabulary."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if "Roberta" not in family:
+        for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json"):
+            shutil.copy(minilm() / name, folder / name)
+        return 30522
+    import transformers
+
+    from . import families
+
+    trained = families.xlm_roberta() if family == "XLMRoberta" else families.roberta()
+    names = {"cls_token": "<s>", "sep_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>", "mask_token": "<mask>"}
+    transformers.PreTrainedTokenizerFast(tokenizer_object=trained, **names).save_pretrained(folder)
+    return max(trained.get_vocab().values()) + 1
 
 
 def questions(folder: pathlib.Path, train: int = 64, dev: int = 16) -> list[str]:

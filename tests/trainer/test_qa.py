@@ -1,11 +1,13 @@
 """`trireme qa` from the outside: real processes under a real mpirun, and what they leave behind."""
 
+import collections
 import contextlib
 import fcntl
 import json
 import os
 import pathlib
 import pty
+import re
 import shutil
 import struct
 import subprocess
@@ -15,9 +17,11 @@ import time
 
 import pytest
 
+from tests.huggingface.questions import write_questions
+
 from .hub_server import Hub
 from .read_events import read_with_tensorboard
-from .runs import REPOSITORY, TRIREME, command, json_of, needs_program, run, run_unlike, same_weights, tiny_model, weights
+from .runs import REPOSITORY, TRIREME, command, json_of, ledger, needs_program, python, run, run_unlike, same_weights, tiny_model, weights
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -47,23 +51,32 @@ def test_a_run_trains_evaluates_and_leaves_what_run_qa_leaves(flags, tmp_path):
     assert state["global_step"] == state["max_steps"] == 16
     logged = [entry for entry in state["log_history"] if "loss" in entry]
     assert [entry["step"] for entry in logged] == [4, 8, 12, 16]
-    # It learns something, and ends with a learning rate of nothing.
-    assert logged[-1]["loss"] < logged[0]["loss"] and logged[-1]["learning_rate"] == 0
+    # It learns something; the rate that is logged is the one that the step had.
+    assert logged[-1]["loss"] < logged[0]["loss"] and logged[-1]["learning_rate"] == pytest.approx(1e-3 / 16)
+    assert results["eval_steps_per_second"] == pytest.approx(results["eval_samples_per_second"] / 16, rel=0.01)  # one of 2 * 8 samples
+    assert re.search(r"^(the 2 ranks kept step: each waited|rank \d was the slowest: it computed) .*\(.*\d+ % of .*time\)$", done.stderr, re.MULTILINE)
+    scalars = read_with_tensorboard(next((out / "runs").iterdir()))["scalars"]
+    assert scalars["eval/f1"] == [[16, pytest.approx(results["eval_f1"])]]
     assert len(json_of(out / "eval_predictions.json")) == 16
 
 
-def test_transformers_loads_the_model_and_gives_the_same_answers(flags, data, tmp_path):
+@pytest.mark.parametrize("family", ["Bert", "Roberta", "XLMRoberta", "DistilBert", "Electra"])
+def test_transformers_loads_the_model_and_gives_the_same_answers(flags, data, tmp_path, family):
     out = tmp_path / "out"
-    run(2, *flags, "--do_eval")
+    run(2, *flags, "--model_name_or_path", tiny_model(tmp_path / "model", family=family), "--do_eval")
+    logged = [entry["loss"] for entry in json_of(out / "trainer_state.json")["log_history"] if "loss" in entry]
+    assert logged[-1] < logged[0]
     tokenizer = transformers.AutoTokenizer.from_pretrained(out)
     model = transformers.AutoModelForQuestionAnswering.from_pretrained(out).eval()
-    assert type(model).__name__ == "BertForQuestionAnswering"
+    assert type(model).__name__ == f"{family}ForQuestionAnswering"
     answers = json_of(out / "eval_predictions.json")
     best = json_of(out / "eval_nbest_predictions.json")
     for paragraph in json_of(pathlib.Path(data[3]))["data"][0]["paragraphs"]:
         question = paragraph["qas"][0]
         inputs = tokenizer(question["question"], paragraph["context"], return_tensors="pt", return_offsets_mapping=True)
         offsets, parts = inputs.pop("offset_mapping")[0].tolist(), inputs.sequence_ids()
+        if family == "DistilBert":
+            del inputs["token_type_ids"]
         with torch.no_grad():
             logits = model(**inputs)
         scores = {}
@@ -93,9 +106,35 @@ def test_questions_without_answers_predictions_and_evaluation_on_the_way(flags, 
         for name in ("predictions", "nbest_predictions", "null_odds"):
             assert json_of(out / f"{prefix}_{name}.json").keys() == ids
     assert json_of(out / "predict_predictions.json") == json_of(out / "eval_predictions.json")
-    assert json_of(out / "predict_results.json")["predict_samples"] == results["eval_samples"]
+    predicted = json_of(out / "predict_results.json")
+    assert predicted["predict_samples"] == results["eval_samples"] and {"test_runtime", "test_steps_per_second"} <= predicted.keys()
+    assert {name: predicted[f"test_{name}"] for name in ("exact", "f1", "total")} == {name: results[f"eval_{name}"] for name in ("exact", "f1", "total")}
     evaluated = [entry for entry in json_of(out / "trainer_state.json")["log_history"] if "eval_f1" in entry]
     assert [entry["epoch"] for entry in evaluated] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(("length", "epochs"), [(["--max_steps", 5], [0.3125]), (["--num_train_epochs", 1.25], [1.0, 1.25])])
+def test_an_epoch_that_is_not_whole_ends_like_the_others(flags, tmp_path, length, epochs):
+    flags = [*flags, "--per_device_train_batch_size", 4 if len(epochs) == 1 else 8]
+    run(0, *flags, *length, "--logging_strategy", "epoch", "--save_strategy", "epoch", "--eval_strategy", "epoch")
+    out = tmp_path / "out"
+    history = json_of(out / "trainer_state.json")["log_history"]
+    for what in ("loss", "eval_f1"):
+        assert [entry["epoch"] for entry in history if what in entry] == epochs
+    assert sorted(path.name for path in out.glob("checkpoint-*")) == (["checkpoint-5"] if len(epochs) == 1 else ["checkpoint-10", "checkpoint-8"])
+
+
+def test_predictions_of_questions_with_and_without_known_answers(flags, data, tmp_path):
+    flags = ["--model_name_or_path", flags[1], "--do_predict", "--output_dir", tmp_path / "out"]
+    run(0, *flags, "--test_file", data[3], "--max_predict_samples", 10)
+    results = json_of(tmp_path / "out" / "predict_results.json")
+    assert results["predict_samples"] == 10 and 0 <= results["test_exact_match"] <= results["test_f1"] <= 100
+    document = json_of(pathlib.Path(data[3]))
+    for paragraph in document["data"][0]["paragraphs"]:
+        del paragraph["qas"][0]["answers"]
+    (tmp_path / "test.json").write_text(json.dumps(document))
+    run(0, *flags, "--test_file", tmp_path / "test.json")
+    assert not {"test_f1", "test_exact_match"} & json_of(tmp_path / "out" / "predict_results.json").keys()
 
 
 def test_tensorboard_reads_the_events(flags, tmp_path):
@@ -149,6 +188,73 @@ def test_gradients_do_not_depend_on_how_samples_are_shared(flags, tmp_path):
             if name == "qa_outputs.bias" or name.endswith("key.bias"):
                 continue
             assert (tensor - expected[name]).norm() <= 0.02 * 6 * 1e-3 * tensor.numel() ** 0.5, name
+
+
+# Every one of them as it is by default nowhere else in the tests. With this epsilon, gradients of nothing but rounding make no steps.
+HYPER_PARAMETERS = {
+    "weight_decay": 1.0, "max_grad_norm": 0.5, "adam_beta1": 0.8, "adam_beta2": 0.95, "adam_epsilon": 1e-3, "warmup_steps": 3,
+    "lr_scheduler_type": "cosine", "learning_rate": 1e-3, "gradient_accumulation_steps": 2, "per_device_train_batch_size": 8, "max_steps": 10,
+    "logging_steps": 1,
+}  # fmt: skip
+
+HF_TRAINER = """
+import json, sys, torch, transformers
+model, data, out, hyper_parameters = sys.argv[1:]
+torch.set_num_threads(1)
+tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+samples = []
+for paragraph in json.load(open(data))["data"][0]["paragraphs"]:
+    answer = paragraph["qas"][0]["answers"][0]
+    made = tokenizer(paragraph["qas"][0]["question"], paragraph["context"])
+    start, end = answer["answer_start"], answer["answer_start"] + len(answer["text"]) - 1
+    samples.append(dict(made, start_positions=made.char_to_token(start, sequence_index=1), end_positions=made.char_to_token(end, sequence_index=1)))
+arguments = transformers.TrainingArguments(output_dir=out, use_cpu=True, report_to=[], disable_tqdm=True, save_strategy="no", **json.loads(hyper_parameters))
+trainer = transformers.Trainer(transformers.AutoModelForQuestionAnswering.from_pretrained(model), arguments, train_dataset=samples)
+trainer.train()
+trainer.save_model()
+trainer.state.save_to_json(out + "/trainer_state.json")
+"""
+
+
+def questions_of_one_length(model: pathlib.Path, folder: pathlib.Path, count: int) -> pathlib.Path:
+    """transformers lets padding take part in the softmax: so there is none."""
+    document = json_of(write_questions(folder / "train.json", 16 * count, seed=1))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+    by_length = collections.defaultdict(list)
+    for paragraph in document["data"][0]["paragraphs"]:
+        by_length[len(tokenizer(paragraph["qas"][0]["question"], paragraph["context"])["input_ids"])].append(paragraph)
+    document["data"][0]["paragraphs"] = max(by_length.values(), key=len)[:count]
+    assert len(document["data"][0]["paragraphs"]) == count
+    (folder / "train.json").write_text(json.dumps(document))
+    return folder / "train.json"
+
+
+def test_ten_steps_are_those_of_the_hugging_face_trainer(tmp_path):
+    """A step takes all samples, so that their order does not matter. Any of the numbers left at its default makes others."""
+    model = tiny_model(tmp_path / "model", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    data = questions_of_one_length(model, tmp_path, 16)
+    python(HF_TRAINER, model, data, tmp_path / "hf", json.dumps(HYPER_PARAMETERS))
+    expected, begin = weights(tmp_path / "hf"), weights(model)
+
+    def history(folder):
+        return [entry for entry in json_of(tmp_path / folder / "trainer_state.json")["log_history"] if "loss" in entry]
+
+    def train(out, without=()):
+        flags = [word for name, value in HYPER_PARAMETERS.items() if name not in without for word in (f"--{name}", value)]
+        run(0, "--model_name_or_path", model, "--train_file", data, "--do_train", *flags, "--report_to", "none", "--save_strategy", "no", "--output_dir", tmp_path / out)
+        ours = weights(tmp_path / out)
+        return max(((ours[name] - expected[name]).norm() / way).item() for name, way in ways.items())
+
+    # Some have gradients of nothing but rounding: a softmax does not see what is added to all its inputs.
+    ways = {name: way for name in expected if (way := (expected[name] - begin[name]).norm()) > 1e-6}
+    assert len(ways) > 0.8 * len(expected)
+    assert train("ours") < 1e-4
+    ours, theirs = history("ours"), history("hf")
+    assert len(ours) == 10
+    for name, tolerance in (("loss", {"abs": 2e-4}), ("grad_norm", {"rel": 1e-4}), ("learning_rate", {"rel": 1e-9}), ("epoch", {"rel": 1e-9})):
+        assert [entry[name] for entry in ours] == pytest.approx([entry[name] for entry in theirs], **tolerance), name
+    for name in ("weight_decay", "max_grad_norm", "adam_beta1", "adam_beta2", "adam_epsilon", "warmup_steps", "lr_scheduler_type"):
+        assert train(name, without=[name]) > 1e-2, name
 
 
 def test_two_runs_are_the_same_bit_for_bit(flags, tmp_path):
@@ -216,10 +322,37 @@ def test_schedules_are_those_of_transformers(flags, tmp_path, kind):
     scheduler = transformers.get_scheduler(kind, optimizer, num_warmup_steps=3, num_training_steps=10)
     expected = []
     for _ in range(10):
+        expected.append(scheduler.get_last_lr()[0])
         optimizer.step()
         scheduler.step()
-        expected.append(scheduler.get_last_lr()[0])
     assert rates == pytest.approx(expected, rel=1e-9, abs=1e-15)
+
+
+def test_the_order_of_samples_has_a_seed_of_its_own(flags, tmp_path):
+    order = {}
+    for seed, data_seed in [(1, 7), (2, 7), (1, 8)]:
+        place = tmp_path / f"{seed}-{data_seed}"
+        run(0, *flags, "--max_steps", 4, "--seed", seed, "--data_seed", data_seed, "--output_dir", place / "out", TRIREME_LEDGER=str(tmp_path / place.name))
+        order[seed, data_seed] = ledger(tmp_path / place.name)
+    assert order[1, 7] == order[2, 7] != order[1, 8]
+    assert not same_weights(tmp_path / "1-7" / "out", tmp_path / "2-7" / "out")  # dropout's seed
+
+
+def test_configuration_and_tokenizer_may_lie_elsewhere(flags, model, tmp_path):
+    """And the first step may be logged, and a few questions evaluated."""
+    bare, tokenizer, config = tmp_path / "bare", tmp_path / "tokenizer", tmp_path / "config"
+    for folder, names in [(bare, ("config.json", "model.safetensors")), (tokenizer, ("tokenizer.json", "tokenizer_config.json", "vocab.txt")), (config, ())]:
+        folder.mkdir()
+        for name in names:
+            shutil.copy(model / name, folder / name)
+    (config / "config.json").write_text(json.dumps({**json_of(model / "config.json"), "hidden_dropout_prob": 0.25}))
+    places = ["--model_name_or_path", bare, "--config_name", config, "--tokenizer_name", tokenizer]
+    run(0, *flags, *places, "--max_steps", 4, "--logging_first_step", "--do_eval", "--max_eval_samples", 5)
+    out = tmp_path / "out"
+    assert json_of(out / "config.json")["hidden_dropout_prob"] == 0.25 and (out / "tokenizer.json").read_bytes() == (model / "tokenizer.json").read_bytes()
+    assert [entry["step"] for entry in json_of(out / "trainer_state.json")["log_history"] if "loss" in entry] == [1, 4]
+    assert json_of(out / "eval_results.json")["eval_samples"] == len(json_of(out / "eval_predictions.json")) == 5
+    assert "has no tokenizer" in run(0, *flags, "--model_name_or_path", bare, "--overwrite_output_dir", check=False).stderr
 
 
 # ---- Asking ----
@@ -291,12 +424,22 @@ def test_ask_says_what_is_missing(model, tmp_path):
         (["--lr_scheduler_type", "steep"], "steep"),
         (["--per_device_train_batch_size", 2**62, "--gradient_accumulation_steps", 4], "from 1 to 1048576"),
         (["--output_dir", "/proc/trireme"], "/proc/trireme"),
+        (["--dataset_name", "squad"], "--dataset_name squad and --train_file"),
     ],
 )
 def test_mistakes_are_named(flags, more, said):
     done = run(0, *flags, *more, check=False)
     assert done.returncode in (1, 2) and said in done.stderr, done.stderr
     assert len(done.stderr) < 2000 and "frame #" not in done.stderr
+
+
+def test_names_of_datasets_are_checked_before_anything_is_written(model, data, tmp_path):
+    flags = ["--model_name_or_path", model, "--test_file", data[3], "--output_dir", tmp_path / "out"]
+    done = run(0, *flags, "--dataset_name", "squid", "--do_train", check=False)
+    assert done.returncode == 2 and 'dataset "squid" is not known' in done.stderr and not (tmp_path / "out").exists()
+    # A dataset that has no test set of its own.
+    run(0, *flags, "--dataset_name", "squad", "--do_predict")
+    assert len(json_of(tmp_path / "out" / "predict_predictions.json")) == 16
 
 
 def test_bad_data_for_the_evaluation_is_refused_before_training(flags, tmp_path):
@@ -322,6 +465,19 @@ def test_a_tokenizer_that_does_not_fit_is_refused(flags, model, tmp_path):
     (other / "config.json").write_text(json.dumps(config))
     done = run(0, *flags, "--model_name_or_path", other, check=False)
     assert done.returncode == 2 and "the tokenizer has 30522 tokens, the model of" in done.stderr
+
+
+@pytest.mark.parametrize(("limit", "said"), [(40, "--max_seq_length 384: the tokenizer's model_max_length is 40 tokens"), (int(1e30), "the model takes 128 tokens")])
+def test_the_tokenizer_limits_the_length_too(flags, model, tmp_path, limit, said):
+    other = shutil.copytree(model, tmp_path / "other")
+    config = json_of(other / "tokenizer_config.json")
+    (other / "tokenizer_config.json").write_text(json.dumps({**config, "model_max_length": limit}))
+    features = {}
+    for name, more in [("limited", ["--model_name_or_path", other]), ("flag", ["--max_seq_length", min(limit, 128)])]:
+        done = run(0, *flags, *more, "--doc_stride", 8, "--max_steps", 1, "--output_dir", tmp_path / name)
+        features[name] = re.search(r"questions, (\d+) features", done.stderr).group(1)
+        assert (said in done.stderr) == (name == "limited"), done.stderr
+    assert features["limited"] == features["flag"]
 
 
 def test_a_rank_that_fails_ends_the_others(flags, tmp_path):

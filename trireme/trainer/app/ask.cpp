@@ -80,15 +80,15 @@ int run_ask(const std::vector<std::string>& arguments) {
         str(directory.string(), " has no head for question answering: train it first, with `trireme qa --do_train`"));
 
   const int64_t longest = model.config().longest();
-  if (options.max_seq_length > longest) std::cerr << shorter_sentence(options.max_seq_length, longest) << std::endl;
+  if (const std::string shorter = shorter_sentence(options.max_seq_length, longest, *tokenizer); !shorter.empty())
+    std::cerr << shorter << std::endl;
 
   const std::vector<Example> examples = examples_of(options);
-  const std::vector<Feature> features = make_features(examples, *tokenizer,
-                                                      {.max_length = std::min(options.max_seq_length, longest),
-                                                       .doc_stride = options.doc_stride,
-                                                       .with_labels = false,
-                                                       .max_features = -1},
-                                                      at::get_num_threads());
+  const int64_t length = std::min({options.max_seq_length, longest, tokenizer->longest()});
+  const std::vector<Feature> features = make_features(
+      examples, *tokenizer,
+      {.max_length = length, .doc_stride = options.doc_stride, .with_labels = false, .max_features = -1},
+      at::get_num_threads());
   const Logits logits = compute_logits(model, features, tokenizer->pair_template(), kBatch, World());
   print(examples,
         postprocess(examples, features, logits.of_features(),

@@ -32,6 +32,9 @@ Journal::Journal(const QaOptions& options, const World& world, const Training& t
     : flops_a_token_(6.0 * static_cast<double>(training.dense_parameters())),  // as HF's Trainer counts them
       state_(earlier.value_or(TrainerState{})),
       progress_(progress_options(options, world, training)) {
+  // HF's Trainer need not have counted the tokens of its own steps.
+  if (earlier)
+    flops_elsewhere_ = earlier->total_flos - flops_a_token_ * static_cast<double>(training.standing().tokens_seen);
   state_.max_steps = training.standing().global_step + training.steps_left();
   const double epochs = options.max_steps > 0
                             ? static_cast<double>(options.max_steps) / static_cast<double>(training.steps_of_epoch())
@@ -52,7 +55,7 @@ void Journal::note(const Training& training) {
   state_.epoch = training.epochs_done();
   state_.global_step = standing.global_step;
   state_.num_input_tokens_seen = standing.tokens_seen;
-  state_.total_flos = flops_a_token_ * static_cast<double>(standing.tokens_seen);
+  state_.total_flos = flops_elsewhere_ + flops_a_token_ * static_cast<double>(standing.tokens_seen);
 }
 
 void Journal::after_step(const Training& training) {

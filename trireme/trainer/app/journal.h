@@ -29,7 +29,7 @@ class Journal {
  private:
   void note(const Training& training);
 
-  double flops_a_token_;
+  double flops_a_token_, flops_elsewhere_ = 0;
   TrainerState state_;
   Progress progress_;
   std::optional<EventWriter> events_;

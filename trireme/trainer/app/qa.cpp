@@ -254,7 +254,8 @@ void QaRun::load_model(bool resumes) {
   if (tokenizer_->vocabulary_size() > config_.vocabulary)
     throw InvalidArgument(str("the tokenizer has ", tokenizer_->vocabulary_size(), " tokens, the model of ",
                               model_dir.string(), " knows ", config_.vocabulary, ": they do not belong together"));
-  if (options_.max_seq_length > config_.longest()) say(shorter_sentence(options_.max_seq_length, config_.longest()));
+  const std::string shorter = shorter_sentence(options_.max_seq_length, config_.longest(), *tokenizer_);
+  if (!shorter.empty()) say(shorter);
   model_ = std::make_unique<QaModel>(config_);
   model_->checkpoint_gradients(options_.gradient_checkpointing);
   if (resumes) return;  // the weights are the checkpoint's
@@ -274,7 +275,9 @@ void QaRun::train(const std::optional<fs::path>& checkpoint) {
                                                                           options_.adam_epsilon, options_.weight_decay});
   std::optional<Standing> standing;
   std::optional<TrainerState> state;
-  if (checkpoint) {
+  if (!checkpoint) {
+    optimizer_->begin();
+  } else {
     standing = load_checkpoint(*checkpoint, *model_, *optimizer_, features, options_.sampling_seed());
     state = load_state(*checkpoint / "trainer_state.json");
     say(str("goes on from ", checkpoint->string(), ", step ", standing->global_step));
@@ -449,7 +452,8 @@ Logits QaRun::logits_of(const QaData& data) {
 Json QaRun::evaluate(Split split, const QaData& data, std::optional<double> epoch) {
   const double start = now();
   const Logits logits = logits_of(data);
-  const std::string prefix = split == Split::test ? "predict" : "eval";
+  // As in run_qa.py: predict_predictions.json, predict_results.json, and in it test_f1.
+  const std::string files = split == Split::test ? "predict" : "eval", prefix = split == Split::test ? "test" : "eval";
   Json metrics = Json::object();
   if (world_.is_first()) {
     const std::vector<Prediction> predictions =
@@ -458,15 +462,16 @@ Json QaRun::evaluate(Split split, const QaData& data, std::optional<double> epoc
                      .n_best_size = options_.n_best_size,
                      .max_answer_length = options_.max_answer_length,
                      .null_score_diff_threshold = options_.null_score_diff_threshold});
-    write_predictions(output_dir_, prefix, predictions, options_.version_2_with_negative);
-    if (split != Split::test) {
+    write_predictions(output_dir_, files, predictions, options_.version_2_with_negative);
+    if (split != Split::test || can_be_scored(data.examples, options_.version_2_with_negative)) {
       const Json scores = options_.version_2_with_negative ? squad_v2_metrics(data.examples, predictions)
                                                            : squad_v1_metrics(data.examples, predictions);
       for (const auto& [name, value] : scores.items()) metrics[prefix + "_" + name] = value;
     }
     const int64_t features = static_cast<int64_t>(data.features.size());
-    metrics.update(speed_metrics(prefix, now() - start, features));
-    metrics[prefix + "_samples"] = features;
+    const int64_t a_step = options_.per_device_eval_batch_size * world_.size();
+    metrics.update(speed_metrics(prefix, now() - start, features, (features + a_step - 1) / a_step));
+    metrics[files + "_samples"] = features;
     if (epoch) metrics["epoch"] = *epoch;
   }
   world_.barrier();
@@ -477,6 +482,10 @@ void QaRun::evaluate_and_save(Split split, const QaData& data) {
   const Json metrics = evaluate(split, data, epochs_done_);
   if (!world_.is_first()) return;
   const char* name = split == Split::test ? "predict" : "eval";
+  if (training_ && split == Split::validation) {
+    const std::scoped_lock lock(training_->state_mutex());
+    journal_->log(metrics);
+  }
   save_metrics(output_dir_, name, metrics);
   std::cout << metrics_table(name, metrics) << std::flush;
 }
@@ -490,6 +499,8 @@ int run_qa(const std::vector<std::string>& arguments) {
     std::cout << qa_help();
     return 0;
   }
+  if (command.options.dataset_name)
+    require_dataset(*command.options.dataset_name, command.options.dataset_config_name.value_or(""));
   // Forks: before torch's threads.
   const Bf16Plan bf16 = command.options.bf16 || command.options.bf16_full_eval ? bf16_plan() : Bf16Plan{};
   torch_ext::install_block_cache();

@@ -8,11 +8,8 @@ namespace trireme::trainer {
 namespace {
 
 std::filesystem::path file_of(const QaOptions& options, Split split, const HubSettings& hub) {
-  if (options.dataset_name) {
-    if (split == Split::test)
-      throw InvalidArgument(str("--do_predict: ", *options.dataset_name, " has no test set; give --test_file"));
+  if (options.dataset_name && split != Split::test)
     return dataset_file(*options.dataset_name, split == Split::train, hub, options.dataset_config_name.value_or(""));
-  }
   const auto& given = split == Split::train        ? options.train_file
                       : split == Split::validation ? options.validation_file
                                                    : options.test_file;
@@ -28,9 +25,18 @@ std::optional<int64_t> limit_of(const QaOptions& options, Split split) {
 
 }  // namespace
 
-std::string shorter_sentence(int64_t max_seq_length, int64_t longest) {
-  return str("--max_seq_length ", max_seq_length, ": the model takes ", longest,
-             " tokens at most, and features have no more");
+bool can_be_scored(const std::vector<Example>& examples, bool version_2_with_negative) {
+  const auto has_answers = [](const Example& example) { return !example.answers.empty(); };
+  return version_2_with_negative ? std::ranges::any_of(examples, has_answers) : std::ranges::all_of(examples, has_answers);
+}
+
+std::string shorter_sentence(int64_t max_seq_length, int64_t longest, const Tokenizer& tokenizer) {
+  if (max_seq_length <= std::min(longest, tokenizer.longest())) return "";
+  return tokenizer.longest() < longest
+             ? str("--max_seq_length ", max_seq_length, ": the tokenizer's model_max_length is ", tokenizer.longest(),
+                   " tokens, and features have no more")
+             : str("--max_seq_length ", max_seq_length, ": the model takes ", longest,
+                   " tokens at most, and features have no more");
 }
 
 QaData load_data(const QaOptions& options, Split split, const Tokenizer& tokenizer, int64_t longest, const HubSettings& hub,
@@ -42,7 +48,7 @@ QaData load_data(const QaOptions& options, Split split, const Tokenizer& tokeniz
   data.examples = read_squad(data.file, {.answers_wanted = split != Split::test, .max_samples = limit});
   if (split != Split::test && !options.version_2_with_negative) require_answers(data.examples, data.file.string());
   data.features = make_features(data.examples, tokenizer,
-                                {.max_length = std::min(options.max_seq_length, longest),
+                                {.max_length = std::min({options.max_seq_length, longest, tokenizer.longest()}),
                                  .doc_stride = options.doc_stride,
                                  .with_labels = split == Split::train,
                                  .max_features = limit},

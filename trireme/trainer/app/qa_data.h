@@ -20,11 +20,15 @@ struct QaData {
   std::vector<Feature> features;
 };
 
-// From --train_file and its siblings, or --dataset_name. `longest` is what the model can take. InvalidArgument, IoError.
+// From --train_file and its siblings, or --dataset_name. `longest` is what the model can take; a tokenizer may set a lower
+// limit. InvalidArgument, IoError.
 QaData load_data(const QaOptions& options, Split split, const Tokenizer& tokenizer, int64_t longest, const HubSettings& hub,
                  int threads);
 
-// Where the model takes less than --max_seq_length.
-std::string shorter_sentence(int64_t max_seq_length, int64_t longest);
+// Whether a test set has come with its answers.
+bool can_be_scored(const std::vector<Example>& examples, bool version_2_with_negative);
+
+// Where the model or the tokenizer takes less than --max_seq_length; else empty.
+std::string shorter_sentence(int64_t max_seq_length, int64_t longest, const Tokenizer& tokenizer);
 
 }  // namespace trireme::trainer

@@ -67,6 +67,8 @@ void refuse_what_is_not_json(const fs::path& incomplete, const RemoteFile& remot
 
 }  // namespace
 
+void require_dataset(const std::string& dataset, const std::string& config) { find_dataset(dataset, config); }
+
 fs::path dataset_file(const std::string& dataset, bool train, const HubSettings& settings, const std::string& config) {
   const std::string name = str(train ? "train" : "dev", "-", find_dataset(dataset, config).version, ".json");
   const fs::path path = settings.datasets_dir / kFolder / name;

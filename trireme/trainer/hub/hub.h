@@ -53,8 +53,11 @@ std::filesystem::path model_directory(const std::string& name_or_path, const Hub
 std::filesystem::path tokenizer_directory(const std::string& name_or_path, const HubSettings& settings,
                                           const std::string& revision = "main");
 
-// The official JSON file of "squad" or "squad_v2" (also as rajpurkar/squad and rajpurkar/squad_v2; `config` is empty or that
-// dataset's own), for training or for validation.
+// "squad" or "squad_v2" (also as rajpurkar/squad and rajpurkar/squad_v2; `config` is empty or that dataset's own), else
+// InvalidArgument.
+void require_dataset(const std::string& dataset, const std::string& config = "");
+
+// The official JSON file of such a dataset, for training or for validation.
 std::filesystem::path dataset_file(const std::string& dataset, bool train, const HubSettings& settings,
                                    const std::string& config = "");
 

@@ -17,6 +17,20 @@ std::string line_and_column(std::string_view text, size_t byte, size_t first_lin
   return str("line ", line, ", column ", text.size() - start);
 }
 
+// Python writes what is no number as a bare word. Outside of strings, such a word can be nothing else.
+void replace_bare_words(std::string& text) {
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\' && in_string)
+      ++i;
+    else if (text[i] == '"')
+      in_string = !in_string;
+    else if (!in_string)
+      for (const std::string_view word : {"NaN", "-Infinity", "Infinity"})
+        if (text.compare(i, word.size(), word) == 0) text.replace(i, word.size(), "null");
+  }
+}
+
 }  // namespace
 
 std::string read_file(const std::filesystem::path& path) {
@@ -48,6 +62,13 @@ Json read_json(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path)) throw IoError(str(path.string(), " is a directory, not a JSON file"));
   return parse_json(read_file(path), path.string());
 }
+
+Json parse_python_json(std::string text, const std::string& source) {
+  replace_bare_words(text);
+  return parse_json(text, source);
+}
+
+Json read_python_json(const std::filesystem::path& path) { return parse_python_json(read_file(path), path.string()); }
 
 bool JsonPlace::has(std::string_view key) const {
   if (!value_->is_object()) return false;

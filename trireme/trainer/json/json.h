@@ -21,6 +21,10 @@ Json parse_json(std::string_view text, const std::string& source, const Json::pa
 
 Json read_json(const std::filesystem::path& path);
 
+// The same for what Python's json has written: its NaN and Infinity, which are no JSON, are read as null.
+Json parse_python_json(std::string text, const std::string& source);
+Json read_python_json(const std::filesystem::path& path);
+
 // A value and where it stands ("train.json: data[3].context"), to read it with complaints that say so. It refers to the
 // document: that must outlive it.
 class JsonPlace {

@@ -27,6 +27,11 @@ TEST(Json, NumbersThatDoNotFitAreRefused) {
               ThrowsMessage<InvalidArgument>("x.json: number overflow parsing '1e999'"));
 }
 
+TEST(Json, WhatPythonWritesForNoNumberIsNull) {
+  EXPECT_EQ(parse_python_json(R"([NaN, -Infinity, {"NaN": "a \" Infinity"}, Infinity])", "x").dump(),
+            R"([null,null,{"NaN":"a \" Infinity"},null])");
+}
+
 TEST(Json, FilesThatCannotBeReadAreNamed) {
   EXPECT_THAT([] { read_json("/nowhere/x.json"); }, ThrowsMessage<IoError>(HasSubstr("/nowhere/x.json: No such file")));
   EXPECT_THAT([] { read_json("/"); }, ThrowsMessage<IoError>(HasSubstr("is a directory")));

@@ -322,6 +322,9 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 Allowed at_least(double low) { return {.low = low, .choices = {}, .remedy = {}}; }
 Allowed above(double low) { return {.low = low, .above_low = true, .choices = {}, .remedy = {}}; }
+Allowed above_up_to(double low, double high) {
+  return {.low = low, .high = high, .above_low = true, .choices = {}, .remedy = {}};
+}
 Allowed between(double low, double high) { return {.low = low, .high = high, .choices = {}, .remedy = {}}; }
 Allowed from_up_to_below(double low, double high) {
   return {.low = low, .high = high, .below_high = true, .choices = {}, .remedy = {}};

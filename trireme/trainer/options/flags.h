@@ -37,6 +37,7 @@ struct Allowed {
 
 Allowed at_least(double low);
 Allowed above(double low);
+Allowed above_up_to(double low, double high);
 Allowed between(double low, double high);
 Allowed from_up_to_below(double low, double high);
 Allowed steps_or_ratio();

@@ -6,7 +6,7 @@ namespace trireme::trainer {
 namespace {
 
 // So that products of them fit into 64 bits, with any number of processes.
-constexpr double kMostSamples = 1 << 20, kMostMib = 1 << 20;
+constexpr double kMostSamples = 1 << 20, kMostEpochs = 1 << 20, kMostMib = 1 << 20;
 
 void model_flags(FlagTable& table, QaOptions& o) {
   table.group("Model");
@@ -73,7 +73,8 @@ void training_flags(FlagTable& table, QaOptions& o) {
              "Features of an evaluation batch, for each process.", between(1, kMostSamples));
   table.flag("gradient_accumulation_steps", &o.gradient_accumulation_steps, "Batches whose gradients make one step.",
              between(1, kMostSamples));
-  table.flag("num_train_epochs", &o.num_train_epochs, "Times over the training set; need not be whole.", above(0));
+  table.flag("num_train_epochs", &o.num_train_epochs, "Times over the training set; need not be whole.",
+             above_up_to(0, kMostEpochs));
   table.flag("max_steps", &o.max_steps, "If above 0: exactly so many steps, whatever --num_train_epochs says.",
              at_least(-1));
   table.flag("learning_rate", &o.learning_rate, "AdamW's learning rate after the warmup.", at_least(0));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <utility>
 
 #include "trireme/base/error.h"
 
@@ -53,9 +54,13 @@ void check_data(const QaOptions& o) {
   check_file("train_file", o.train_file);
   check_file("validation_file", o.validation_file);
   check_file("test_file", o.test_file);
+  for (const auto& [flag, file] : {std::pair("--train_file", &o.train_file), {"--validation_file", &o.validation_file}})
+    if (o.dataset_name && *file)
+      refuse(str("--dataset_name ", *o.dataset_name, " and ", flag, " ", **file,
+                 ": give a dataset's name or files, not both"));
   if (o.do_train && !o.train_file && !o.dataset_name) refuse("--do_train needs --train_file (or --dataset_name)");
   if (o.do_eval && !o.validation_file && !o.dataset_name) refuse("--do_eval needs --validation_file (or --dataset_name)");
-  if (o.do_predict && !o.test_file && !o.dataset_name) refuse("--do_predict needs --test_file (or --dataset_name)");
+  if (o.do_predict && !o.test_file) refuse("--do_predict needs --test_file: SQuAD's own test set is not public");
   if (o.doc_stride >= o.max_seq_length)
     refuse(str("--doc_stride ", o.doc_stride, ": it must be below --max_seq_length, which is ", o.max_seq_length));
 }

@@ -101,8 +101,19 @@ TEST(QaOptions, WhatDoesNotFitTogetherIsNamed) {
   EXPECT_TRUE(complains(qa_words({"--ddp_backend", "gloo"}), HasSubstr("use ccl")));
   for (const char* flag : {"--per_device_train_batch_size", "--gradient_accumulation_steps", "--ddp_bucket_cap_mb"})
     EXPECT_TRUE(complains(qa_words({flag, "4611686018427387904"}), AllOf(HasSubstr(flag), HasSubstr("1048576"))));
+  for (const char* epochs : {"0", "1048577", "1e300"})
+    EXPECT_TRUE(complains(qa_words({"--num_train_epochs", epochs}), HasSubstr("above 0 and at most 1048576")));
   EXPECT_TRUE(complains(qa_words({"--report_to", "wandb"}), HasSubstr("TensorBoard's event files and JSON, nothing else")));
   EXPECT_TRUE(complains(qa_words({"--load_best_model_at_end"}), HasSubstr("--eval_strategy and --save_strategy")));
+}
+
+TEST(QaOptions, ADatasetIsNamedOrGivenAsFiles) {
+  const Words start = {"--model_name_or_path", "m", "--output_dir", "o", "--dataset_name", "squad", "--do_train"};
+  EXPECT_TRUE(complains(qa_words({"--train_file", "t.json"}, start),
+                        HasSubstr("--dataset_name squad and --train_file t.json: give a dataset's name or files, not both")));
+  EXPECT_TRUE(complains(qa_words({"--validation_file", "v.json"}, start), HasSubstr("and --validation_file v.json")));
+  EXPECT_TRUE(complains(qa_words({"--do_predict"}, start), HasSubstr("--do_predict needs --test_file")));
+  EXPECT_EQ(parse_qa(qa_words({"--do_predict", "--test_file", "t.json"}, start)).options.test_file, "t.json");
 }
 
 TEST(QaOptions, AreCompletedAsTrainingArgumentsDoes) {

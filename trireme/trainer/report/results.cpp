@@ -8,6 +8,7 @@
 #include <map>
 
 #include "trireme/base/error.h"
+#include "trireme/base/log.h"
 #include "trireme/trainer/files/files.h"
 
 namespace trireme::trainer {
@@ -44,6 +45,18 @@ std::string value_text(const std::string& name, const Json& value) {
 // nlohmann::json keeps its keys in order.
 std::string sorted_text(const Json& json) { return nlohmann::json(json).dump(4); }
 
+// A file that is spoilt is no reason to lose what a whole training has found.
+Json earlier_results(const std::filesystem::path& file) {
+  if (!std::filesystem::exists(file)) return Json::object();
+  try {
+    const Json all = read_python_json(file);
+    return JsonPlace(all, file.string()).object();
+  } catch (const InvalidArgument& error) {
+    log(LogLevel::warn, str(error.what(), "; the file is written anew"));
+    return Json::object();
+  }
+}
+
 }  // namespace
 
 std::string python_float(double value) {
@@ -75,8 +88,7 @@ void save_metrics(const std::filesystem::path& output_dir, std::string_view spli
   make_directory(output_dir);
   write_file_atomically(output_dir / str(split, "_results.json"), sorted_text(metrics));
   const std::filesystem::path all_file = output_dir / "all_results.json";
-  Json all = Json::object();
-  if (std::filesystem::exists(all_file)) all = JsonPlace(read_json(all_file), all_file.string()).object();
+  Json all = earlier_results(all_file);
   for (const auto& [name, value] : metrics.items()) all[name] = value;
   write_file_atomically(all_file, sorted_text(all));
 }

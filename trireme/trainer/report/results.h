@@ -18,7 +18,7 @@ Json speed_metrics(std::string_view split, double seconds, std::optional<int64_t
                    std::optional<int64_t> steps = {}, std::optional<int64_t> tokens = {});
 
 // Writes OUTPUT_DIR/<split>_results.json, and puts the same into all_results.json beside what other splits have there. Both
-// atomically. An all_results.json that cannot be read is an InvalidArgument that names it.
+// atomically. An all_results.json that is no JSON object is written anew, with a warning.
 void save_metrics(const std::filesystem::path& output_dir, std::string_view split, const Json& metrics);
 
 // "***** train metrics *****" and a line for each metric, in order of names; runtimes as 0:00:12.34, total_flos in GF.

@@ -5,14 +5,12 @@
 
 #include <cmath>
 
-#include "trireme/base/error.h"
 #include "trireme/cpu/temporary_root.h"
 
 namespace trireme::trainer {
 namespace {
 
 using testing::HasSubstr;
-using testing::ThrowsMessage;
 
 TEST(Results, AreMergedInOrder) {
   cpu::TemporaryRoot root;
@@ -21,12 +19,21 @@ TEST(Results, AreMergedInOrder) {
   EXPECT_EQ(read_file(root.path() / "train_results.json"), "{\n    \"epoch\": 2.0,\n    \"train_loss\": 1.5\n}");
   EXPECT_EQ(read_file(root.path() / "all_results.json"),
             "{\n    \"epoch\": 3.0,\n    \"eval_f1\": 88.5,\n    \"train_loss\": 1.5\n}");
-  root.write("all_results.json", "[]");
-  EXPECT_THAT(
-      [&] {
-        save_metrics(root.path(), "eval", {{"eval_f1", 1.0}});
-      },
-      ThrowsMessage<InvalidArgument>(HasSubstr("all_results.json")));
+}
+
+TEST(Results, OfAnEarlierRunNeedNotBeSound) {
+  cpu::TemporaryRoot root;
+  root.write("all_results.json", R"({"train_loss": NaN, "note": "NaN"})");
+  save_metrics(root.path(), "eval", {{"eval_f1", 1.0}});
+  EXPECT_EQ(read_json(root.path() / "all_results.json"),
+            Json({{"eval_f1", 1.0}, {"note", "NaN"}, {"train_loss", nullptr}}));
+  for (const char* spoilt : {"", "[]", "{\"train_loss\""}) {
+    root.write("all_results.json", spoilt);
+    testing::internal::CaptureStderr();
+    save_metrics(root.path(), "eval", {{"eval_f1", 1.0}});
+    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("all_results.json"));
+    EXPECT_EQ(read_json(root.path() / "all_results.json"), Json({{"eval_f1", 1.0}}));
+  }
 }
 
 TEST(Results, TheTableIsHuggingFaces) {

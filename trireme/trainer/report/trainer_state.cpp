@@ -12,20 +12,6 @@ Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-// Python writes what is no number as a bare word. Outside of strings, such a word can be nothing else.
-void replace_bare_words(std::string& text) {
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\\' && in_string)
-      ++i;
-    else if (text[i] == '"')
-      in_string = !in_string;
-    else if (!in_string)
-      for (const std::string_view word : {"NaN", "-Infinity", "Infinity"})
-        if (text.compare(i, word.size(), word) == 0) text.replace(i, word.size(), "null");
-  }
-}
-
 // A whole number that Python may have written as 500.0: a flag such as --logging_steps is a float there.
 int64_t whole(const JsonPlace& place, std::string_view key, int64_t otherwise) {
   if (!place.has(key)) return otherwise;
@@ -80,8 +66,7 @@ void save_state(const TrainerState& state, const std::filesystem::path& file) {
 }
 
 TrainerState parse_state(std::string text, const std::string& source) {
-  replace_bare_words(text);
-  const Json document = parse_json(text, source);
+  const Json document = parse_python_json(std::move(text), source);
   const JsonPlace place(document, source);
   place["global_step"].integer();  // without it, it is some other file
   TrainerState state;

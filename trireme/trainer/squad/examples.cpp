@@ -65,8 +65,8 @@ class Reader {
     Example example{id_of(id_place), title, place["question"].string(), std::move(text), {}};
     const auto [other, is_new] = ids_.emplace(example.id, examples_.size());
     if (!is_new) id_place.refuse(str("question number ", other->second + 1, " has the id \"", example.id, "\" too"));
-    if (options_.answers_wanted) read_answers(place["answers"], example);
-    if (options_.answers_wanted && place.boolean_or("is_impossible", false) && !example.answers.empty())
+    if (options_.answers_wanted || place.has("answers")) read_answers(place["answers"], example);
+    if (place.boolean_or("is_impossible", false) && !example.answers.empty())
       place.refuse("is_impossible is true, and yet there are answers");
     examples_.push_back(std::move(example));
   }

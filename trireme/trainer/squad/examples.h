@@ -22,7 +22,7 @@ struct Example {
 };
 
 struct ReadOptions {
-  bool answers_wanted = true;  // else they are neither needed nor looked at
+  bool answers_wanted = true;  // else they may be missing
   int64_t max_samples = -1;    // so many, from the first on; -1 is all
 };
 

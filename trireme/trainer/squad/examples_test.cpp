@@ -78,7 +78,8 @@ TEST(Examples, NoMoreThanAskedFor) {
   EXPECT_THROW(parse(kNested, {true, -2}), InvalidArgument);
 }
 
-TEST(Examples, AnswersMayBeUnwanted) {
+TEST(Examples, AnswersMayBeMissing) {
+  EXPECT_EQ(parse(std::string(kRow), {false, -1}).at(0).answers.size(), parse(std::string(kRow)).at(0).answers.size());
   const std::string text = row_with(R"(, "answers": {"text": ["b"], "answer_start": [3]})", "");
   EXPECT_TRUE(parse(text, {false, -1}).at(0).answers.empty());
   EXPECT_THAT([&] { parse(text); }, ThrowsMessage<InvalidArgument>("x.json.data[0]: \"answers\" is missing"));

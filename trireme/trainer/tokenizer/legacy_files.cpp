@@ -88,6 +88,15 @@ std::string TokenizerConfig::special_token_or(const std::string& role, const std
   return token.empty() ? otherwise : token;
 }
 
+std::optional<int64_t> TokenizerConfig::model_max_length() const {
+  constexpr double kNoLimit = 1e18;  // transformers writes int(1e30)
+  if (!settings().has("model_max_length")) return std::nullopt;
+  const JsonPlace place = settings()["model_max_length"];
+  const double length = place.number();
+  if (length < 1) place.refuse(str("a feature cannot have ", length, " tokens"));
+  return length < kNoLimit ? std::optional(static_cast<int64_t>(length)) : std::nullopt;
+}
+
 TokenizerJson read_vocab_txt(const fs::path& directory, const TokenizerConfig& config) {
   TokenizerJson json{(directory / "vocab.txt").string(), Json::object(), {}};
   json.tokens = without_repetition(lines_of(read_file(json.source)));

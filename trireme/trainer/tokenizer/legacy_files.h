@@ -1,7 +1,9 @@
 // What a directory says of its tokenizer outside of tokenizer.json: the files of the time before it, and its settings.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 
 #include "trireme/trainer/tokenizer/tokenizer_json.h"
 
@@ -15,6 +17,8 @@ class TokenizerConfig {
   // "cls_token" and the like: "[CLS]" or {"content": "[CLS]"}. Empty if neither file has it.
   std::string special_token(const std::string& role) const;
   std::string special_token_or(const std::string& role, const std::string& otherwise) const;
+  // Nothing where it is not said, or where it is the number by which transformers says that.
+  std::optional<int64_t> model_max_length() const;
   JsonPlace settings() const { return {settings_, settings_name_}; }
 
  private:

@@ -23,6 +23,7 @@ class LoadedTokenizer final : public Tokenizer {
     }
     cls_id_ = special_id(json, config, "cls_token", {"[CLS]", "<s>"});
     pad_id_ = special_id(json, config, "pad_token", {"[PAD]", "<pad>"});
+    longest_ = config.model_max_length().value_or(longest_);
   }
 
   Encoding encode(std::string_view text) const override { return pipeline_.encode(text); }
@@ -30,6 +31,7 @@ class LoadedTokenizer final : public Tokenizer {
   int32_t cls_id() const override { return cls_id_; }
   int32_t pad_id() const override { return pad_id_; }
   int32_t vocabulary_size() const override { return pipeline_.highest_id() + 1; }
+  int64_t longest() const override { return longest_; }
   const std::vector<fs::path>& files() const override { return files_; }
 
  private:
@@ -50,6 +52,7 @@ class LoadedTokenizer final : public Tokenizer {
 
   Pipeline pipeline_;
   int32_t cls_id_ = 0, pad_id_ = 0;
+  int64_t longest_ = std::numeric_limits<int64_t>::max();
   std::vector<fs::path> files_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,8 @@ class Tokenizer {
   virtual int32_t pad_id() const = 0;
   // One more than the highest id.
   virtual int32_t vocabulary_size() const = 0;
+  // Tokens that its configuration lets a feature have.
+  virtual int64_t longest() const { return std::numeric_limits<int64_t>::max(); }
   // The files it was read from, to be put beside a model that is saved.
   virtual const std::vector<std::filesystem::path>& files() const = 0;
 };

@@ -37,8 +37,8 @@ uint64_t fingerprint(const std::vector<at::Tensor>& tensors) {
   return hash.value();
 }
 
-AdamW::AdamW(std::vector<Parameter>& parameters, const AdamWOptions& options) : parameters_(parameters), options_(options) {
-  for (const Parameter& each : parameters) {
+void AdamW::begin() {
+  for (const Parameter& each : parameters_) {
     exp_avgs_.push_back(at::zeros(each.value.sizes(), at::kFloat));
     exp_avg_sqs_.push_back(at::zeros(each.value.sizes(), at::kFloat));
     steps_.push_back(at::zeros({}, at::kFloat));
@@ -142,10 +142,7 @@ void AdamW::load_state_dict(const c10::IValue& state, const std::string& source)
   const std::vector<size_t> order = in_groups();
   if (states.size() != order.size())
     refuse("it has the state of ", states.size(), " parameters; the model has ", order.size());
-  struct Found {
-    at::Tensor step, exp_avg, exp_avg_sq;
-  };
-  std::vector<Found> found;
+  std::vector<at::Tensor> exp_avgs(order.size()), exp_avg_sqs(order.size()), steps(order.size());
   for (size_t place = 0; place < order.size(); ++place) {
     const Parameter& parameter = parameters_[order[place]];
     const auto entry = states.find(static_cast<int64_t>(place));
@@ -157,17 +154,17 @@ void AdamW::load_state_dict(const c10::IValue& state, const std::string& source)
       const at::Tensor value = of.at(key).toTensor();
       if (value.sizes() != shape)
         refuse(key, " of ", parameter.name, " has shape ", value.sizes(), "; its parameter has ", parameter.value.sizes());
-      return value.to(at::kFloat).contiguous();
+      const at::Tensor plain = value.to(at::kFloat).contiguous();
+      return plain.storage().use_count() > 1 ? plain.clone() : plain;  // views of one storage
     };
-    found.push_back(
-        {tensor("step", {}), tensor("exp_avg", parameter.value.sizes()), tensor("exp_avg_sq", parameter.value.sizes())});
-  }
-  for (size_t place = 0; place < order.size(); ++place) {
     const size_t i = order[place];
-    steps_[i].copy_(found[place].step);
-    exp_avgs_[i].copy_(found[place].exp_avg);
-    exp_avg_sqs_[i].copy_(found[place].exp_avg_sq);
+    steps[i] = tensor("step", {}).clone();
+    exp_avgs[i] = tensor("exp_avg", parameter.value.sizes());
+    exp_avg_sqs[i] = tensor("exp_avg_sq", parameter.value.sizes());
   }
+  steps_ = std::move(steps);
+  exp_avgs_ = std::move(exp_avgs);
+  exp_avg_sqs_ = std::move(exp_avg_sqs);
 }
 
 }  // namespace trireme::trainer

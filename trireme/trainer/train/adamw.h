@@ -18,7 +18,10 @@ struct AdamWOptions {
 // part of a step is lost. One thread at a time.
 class AdamW {
  public:
-  AdamW(std::vector<Parameter>& parameters, const AdamWOptions& options);
+  AdamW(std::vector<Parameter>& parameters, const AdamWOptions& options) : parameters_(parameters), options_(options) {}
+
+  // Moments of nothing, for a run that does not load_state_dict().
+  void begin();
 
   // Makes the parameters bfloat16. Before any gradient is made.
   void split_parameters();
@@ -33,7 +36,8 @@ class AdamW {
   uint64_t fingerprint() const;
 
   // As torch.optim.AdamW's state_dict() has it, for the groups that transformers makes: HF's Trainer loads it, and we load
-  // what HF's Trainer saved. InvalidArgument, naming `source`, for what does not fit; nothing is changed then.
+  // what HF's Trainer saved. InvalidArgument, naming `source`, for what does not fit; nothing is changed then. A tensor of
+  // `state` that nobody else has is taken over, not copied.
   c10::IValue state_dict(double learning_rate, double initial_learning_rate) const;
   void load_state_dict(const c10::IValue& state, const std::string& source);
 

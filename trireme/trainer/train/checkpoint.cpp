@@ -56,7 +56,7 @@ std::string our_state(const Training& training) {
   json["steps_since_report"] = standing.steps_since_report;
   json["tokens_seen"] = standing.tokens_seen;
   json["samples"] = training.samples();
-  json["data_fingerprint"] = training.data_fingerprint();
+  json["data_hash"] = training.data_fingerprint();
   json["seed"] = training.seed();
   return json.dump(2) + "\n";
 }
@@ -69,8 +69,9 @@ Standing read_our_state(const fs::path& path, const std::vector<Feature>& featur
   if (state["samples"].integer() != samples)
     state["samples"].refuse(str("the run had ", state["samples"].integer(), " features to train on, now there are ", samples,
                                 "; resume with the same training data and lengths"));
-  if (state.has("data_fingerprint") && state["data_fingerprint"].value() != fingerprint(features))
-    state["data_fingerprint"].refuse(
+  // Earlier versions kept another hash as "data_fingerprint": it says nothing now.
+  if (state.has("data_hash") && state["data_hash"].value() != fingerprint(features))
+    state["data_hash"].refuse(
         "the run trained on other data of the same size; resume with the same training data, tokenizer and lengths");
   if (state["seed"].integer() != seed)
     state["seed"].refuse(
@@ -92,10 +93,11 @@ Standing read_our_state(const fs::path& path, const std::vector<Feature>& featur
 
 // HF's Trainer counts steps and a fraction of epochs.
 Standing read_hf_state(const fs::path& path, int64_t samples) {
-  const Json json = read_json(path);
+  const Json json = read_python_json(path);
   const JsonPlace state(json, path.string());
   Standing standing;
   standing.global_step = standing.schedule_step = state["global_step"].integer();
+  standing.tokens_seen = state.integer_or("num_input_tokens_seen", 0);
   const double epochs = state["epoch"].number();
   if (standing.global_step < 0 || !(epochs >= 0)) state.refuse("its numbers cannot be those of a run");
   standing.epoch = static_cast<int64_t>(std::floor(epochs + 1e-9));
@@ -199,7 +201,7 @@ std::optional<fs::path> last_checkpoint(const fs::path& output_dir) {
 
 int64_t step_of_checkpoint(const fs::path& checkpoint) {
   if (const auto step = step_of(checkpoint)) return *step;
-  const Json state = read_json(checkpoint / "trainer_state.json");
+  const Json state = read_python_json(checkpoint / "trainer_state.json");
   return JsonPlace(state, (checkpoint / "trainer_state.json").string())["global_step"].integer();
 }
 

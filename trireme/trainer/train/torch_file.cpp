@@ -1,15 +1,16 @@
 #include "trireme/trainer/train/torch_file.h"
 
 #include <caffe2/serialize/inline_container.h>
-#include <torch/csrc/jit/serialization/pickle.h>
+#include <torch/csrc/jit/serialization/import_read.h>
 #include <torch/csrc/jit/serialization/pickler.h>
 
+#include <cerrno>
 #include <exception>
+#include <fstream>
 #include <string>
 
 #include "trireme/base/error.h"
 #include "trireme/trainer/files/files.h"
-#include "trireme/trainer/json/json.h"
 
 namespace trireme::trainer {
 
@@ -48,9 +49,10 @@ void save_torch_file(const std::filesystem::path& path, const c10::IValue& value
 }
 
 c10::IValue load_torch_file(const std::filesystem::path& path) {
-  const std::string bytes = read_file(path);
+  if (!std::ifstream(path)) throw IoError(errno_message(trireme::str("cannot open ", path.string()), errno));
   try {
-    return torch::jit::pickle_load({bytes.begin(), bytes.end()});
+    caffe2::serialize::PyTorchStreamReader archive(path.string());
+    return torch::jit::readArchiveAndTensors("data", "", "", std::nullopt, std::nullopt, std::nullopt, archive);
   } catch (const c10::Error& error) {
     throw InvalidArgument(trireme::str(
         path.string(), " is not what torch.save writes: ", std::string(error.what_without_backtrace()).substr(0, 200)));

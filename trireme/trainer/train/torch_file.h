@@ -11,7 +11,8 @@ namespace trireme::trainer {
 // whole or not at all; tensors go straight from their memory to it. IoError.
 void save_torch_file(const std::filesystem::path& path, const c10::IValue& value);
 
-// What torch.save or save_torch_file wrote. InvalidArgument if it is something else; IoError.
+// What torch.save or save_torch_file wrote: tensors come straight from the file into memory of their own. InvalidArgument if
+// it is something else; IoError.
 c10::IValue load_torch_file(const std::filesystem::path& path);
 
 }  // namespace trireme::trainer

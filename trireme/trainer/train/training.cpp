@@ -119,7 +119,8 @@ void Training::step(bool stop) {
   const double norm = torch_ext::global_norm(gradients_.values());
   const double scale = options_.max_grad_norm > 0 ? torch_ext::clip_coefficient(norm, options_.max_grad_norm) : 1.0;
   const std::scoped_lock lock(state_mutex_);
-  optimizer_.step(gradients_.values(), learning_rate(), scale);
+  learning_rate_ = learning_rate();
+  optimizer_.step(gradients_.values(), learning_rate_, scale);
   ++standing_.global_step;
   ++standing_.schedule_step;
   standing_.samples_done += static_cast<int64_t>(samples.size());
@@ -174,7 +175,7 @@ StepsReport Training::since_report() const {
   report.steps = standing_.steps_since_report;
   report.loss = report.steps > 0 ? standing_.loss_since_report / static_cast<double>(report.steps) : 0;
   report.grad_norm = grad_norm_;
-  report.learning_rate = learning_rate();
+  report.learning_rate = learning_rate_;
   if (tally_.seconds > 0) {
     report.samples_a_second = static_cast<double>(tally_.samples) / tally_.seconds;
     report.tokens_a_second = static_cast<double>(tally_.tokens) / tally_.seconds;

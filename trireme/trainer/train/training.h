@@ -37,7 +37,7 @@ struct StepsReport {
   int64_t steps = 0;
   double loss = 0;           // mean over the steps
   double grad_norm = 0;      // of the last one, before clipping
-  double learning_rate = 0;  // of the next one
+  double learning_rate = 0;  // of the last one
   double samples_a_second = 0, tokens_a_second = 0;
   double communication_share = 0;  // of the time, on this rank
 };
@@ -66,9 +66,10 @@ class Training {
   const Standing& standing() const { return standing_; }
   int64_t steps_left() const { return total_steps_ - standing_.schedule_step; }
   int64_t steps_of_epoch() const { return steps_of_epoch_; }
-  // The last step ended an epoch.
-  bool at_end_of_epoch() const { return standing_.samples_done == 0 && standing_.global_step > 0; }
+  // The last step ended an epoch, or the run in the midst of one.
+  bool at_end_of_epoch() const { return finished() || (standing_.samples_done == 0 && standing_.global_step > 0); }
   double epochs_done() const;
+  // Of the next step.
   double learning_rate() const { return schedule_.at(standing_.schedule_step); }
   double base_learning_rate() const { return schedule_.learning_rate; }
   int64_t samples() const { return sampler_.samples(); }  // of an epoch
@@ -115,8 +116,8 @@ class Training {
     double seconds = 0, wait_seconds = 0;
   };
   Tally tally_;
-  double grad_norm_ = 0;  // of the last step
-  double seconds_ = 0;    // of all steps
+  double grad_norm_ = 0, learning_rate_ = 0;  // of the last step
+  double seconds_ = 0;                        // of all steps
 };
 
 }  // namespace trireme::trainer
