@@ -49,8 +49,11 @@ void run(ccl::communicator& comm, const ccl::shared_ptr_class<ccl::kvs>& kvs) {
     check_mismatch(comm, kvs, "(custom)", custom, [&](const ccl::communicator& c) {
       ccl::allreduce(in.data(), out.data(), count, ccl::reduction::sum, c).wait();
     });
-    check_mismatch(
-        comm, kvs, "root 1", [&](const ccl::communicator& c) { ccl::reduce(in.data(), out.data(), count, ccl::reduction::custom, 0, c, reduce_attr).wait(); },
-        [&](const ccl::communicator& c) { ccl::reduce(in.data(), out.data(), count, ccl::reduction::custom, 1, c, reduce_attr).wait(); });
+    const auto reduce_to = [&](int root) -> body {
+      return [&, root](const ccl::communicator& c) {
+        ccl::reduce(in.data(), out.data(), count, ccl::reduction::custom, root, c, reduce_attr).wait();
+      };
+    };
+    check_mismatch(comm, kvs, "root 1", reduce_to(0), reduce_to(1));
   }
 }
