@@ -184,8 +184,10 @@ def test_autocast_with_instructions(monkeypatch, adapted):
 
 
 # What a value passes on its way through a layer and back is stored about twenty times, each time rounded by half an eps; such errors are
-# independent of each other and add as squares do. Three times that, for sums whose terms cancel: those of the last bias, over four sequences.
+# independent of each other and add as squares do. Three times that, for what a single draw of them may do. Sums over tokens, such as the gradients
+# of biases and of token types, cancel to a tenth of what their terms would add up to: SHARE of the largest gradient counts too.
 GRADIENT_TOLERANCE = 3 * BF16_EPS / 2 * (20 * LAYERS) ** 0.5
+SHARE = 0.1
 
 
 @runs_bf16
@@ -204,7 +206,8 @@ def test_gradients(monkeypatch, packed, family, how):
         loss, grads = train_once(ours, INPUTS)
     assert packed
     assert {gradient.dtype for gradient in grads.values()} == {torch.float32 if how == "autocast" else torch.bfloat16}
-    assert_same_training((loss, {name: gradient.float() for name, gradient in grads.items()}), train_once(theirs, INPUTS), GRADIENT_TOLERANCE)
+    result = loss, {name: gradient.float() for name, gradient in grads.items()}
+    assert_same_training(result, train_once(theirs, INPUTS), GRADIENT_TOLERANCE, SHARE)
 
 
 @runs_bf16
