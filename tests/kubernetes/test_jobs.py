@@ -28,7 +28,8 @@ MODEL, COMMIT = "models--google-bert--bert-large-uncased", "0" * 40
 QUESTIONS = 96
 CLAIM = "/tmp/pvc-mount"
 ENV = {"HF_HUB_OFFLINE": "1", "TRIREME_LEDGER": f"{CLAIM}/ledger"}
-AT_ONCE = {"PET_RDZV_CONF": "last_call_timeout=1"}  # do not wait for the pods that are not simulated
+# Do not wait for the pods that are not simulated as long as torchrun would, but for those that are: a name is known seconds after its pod has started.
+SOON = {"PET_RDZV_CONF": "last_call_timeout=10"}
 RUN_QA = pathlib.Path(__file__).with_name("programs") / "run_qa.py"
 
 
@@ -91,7 +92,7 @@ def assert_it_went_on(run, claim: pathlib.Path, out: pathlib.Path, step: int) ->
 def test_an_elastic_job_survives_the_eviction_of_a_pod(simulate, claim):
     """Two of its four pods have found a node. One is deleted; another takes its place, at another address, and both go on."""
     job = make_job(load("pytorchjob-trireme"))
-    run = simulate(job, claims={"transformers-pvc": claim}, only=2, spares=1, env={**ENV, **AT_ONCE}, arguments=SMALL_STEPS)
+    run = simulate(job, claims={"transformers-pvc": claim}, only=2, spares=1, env={**ENV, **SOON}, arguments=SMALL_STEPS)
     step = evict(run, claim, "trireme-pytorchjob-worker-1")
     run.run_to_the_end(600)
     assert run.codes == {"trireme-pytorchjob-worker-0": 0, "trireme-pytorchjob-worker-1": 0}
@@ -118,7 +119,7 @@ def test_a_pod_that_does_not_end_is_killed_after_its_grace_period(simulate, clai
     for pod in job.pods:
         pod.spec["terminationGracePeriodSeconds"] = 45  # instead of 180, which nobody needs to wait for here
     arguments = {**SMALL_STEPS, "--save_steps": "2"}
-    run = simulate(job, claims={"transformers-pvc": claim}, only=2, spares=1, env={**ENV, **AT_ONCE}, arguments=arguments)
+    run = simulate(job, claims={"transformers-pvc": claim}, only=2, spares=1, env={**ENV, **SOON}, arguments=arguments)
     run.run_until(lambda: samples_done(claim) >= 16, 300, "some steps are done")
     victim = run.containers["trireme-pytorchjob-worker-1"]
     victim.host.run(["sh", "-c", "kill -STOP -1"], check=False)
@@ -247,7 +248,7 @@ def test_the_guides_job_goes_on_after_a_pod_is_lost(simulate, claim):
     """Hugging Face's Trainer, under the command that ships. A program of ours stands in for run_qa.py (programs/run_qa.py)."""
     job = make_job(load("pytorchjob"))
     arguments = {**SMALL_STEPS, "--save_steps": "4"}
-    env = {"HF_HUB_OFFLINE": "1", **AT_ONCE}
+    env = {"HF_HUB_OFFLINE": "1", **SOON}
     run = simulate(job, claims={"transformers-pvc": claim}, only=2, spares=1, env=env, arguments=arguments, run_qa=RUN_QA)
     out = claim / "output"
     run.run_until(lambda: any((path / "trainer_state.json").exists() for path in out.glob("checkpoint-*")), 300, "a checkpoint is written")
