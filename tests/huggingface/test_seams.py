@@ -30,7 +30,7 @@ PARSE = """
 """
 
 
-@pytest.mark.parametrize("kind", ["TrainingArguments", "Seq2SeqTrainingArguments"])
+@pytest.mark.parametrize("kind", ["TrainingArguments", pytest.param("Seq2SeqTrainingArguments", marks=pytest.mark.long)])
 def test_flags_are_parsed(kind):
     flags = ["--output_dir", "out", "--no_cuda", "--use_ipex", "--ddp_backend", "ccl"]
     assert run(PARSE.format(kind=kind, arguments="a"), *flags) == "True True ccl cpu"
@@ -337,10 +337,10 @@ GROUP_OF_TWO = "dist.init_process_group, dist.get_world_size, dist.get_rank = la
 @pytest.mark.parametrize(
     ("env", "before", "more", "remedy"),
     [
-        (MPI, "", "", EITHER),
+        pytest.param(MPI, "", "", EITHER, marks=pytest.mark.long),
         (MPI, "", "ddp_backend='gloo'", EITHER),  # accelerate asks for the size of a group that was not made
         (RANK, GROUP_OF_TWO, "ddp_backend='gloo'", EITHER),  # the group is there, and no model is put into DDP
-        (SLURM, "", "", CCL),
+        pytest.param(SLURM, "", "", CCL, marks=pytest.mark.long),
         (SLURM, "", "use_cpu=True", CCL),
     ],
     ids=["mpirun", "gloo under mpirun", "gloo under torchrun", "Slurm", "Slurm with --use_cpu"],
@@ -384,7 +384,7 @@ def test_bf16_of_several_processes_without_a_word_about_cpus():
         assert "bf16/gpu" in last and "trireme" not in last
 
 
-@pytest.mark.parametrize("env", [{}, RANK], ids=["alone", "together"])
+@pytest.mark.parametrize("env", [pytest.param({}, marks=pytest.mark.long), RANK], ids=["alone", "together"])
 def test_what_means_the_cpu_needs_no_use_cpu(env):
     assert run(BF16.format(more="ddp_backend='ccl'"), **env) == "True"
     assert run(BF16.format(more=""), **env, TRIREME_AUTO="1") == "True"
