@@ -73,7 +73,7 @@ void CommunicatorState::watch_peers() {
       return self && self->take_notice(rank);
     }));
   }
-  if (topology_.rank == 0) begin_heartbeats();
+  if (topology_.rank == 0 && !topology_.one_host()) begin_heartbeats();  // a host loses nothing on the way to itself
 }
 
 void CommunicatorState::begin_heartbeats() {
