@@ -40,11 +40,11 @@ constexpr Variable kTable[] = {
     {"TRIREME_SHARED_MEMORY", Type::flag, "1", "", "0: ranks of one host use the fabric as if they were apart."},
     {"TRIREME_DIRECT_READ", Type::flag, "1", "",
      "Read a peer's memory with process_vm_readv where the kernel permits it. 0: copy through shared memory."},
-    {"TRIREME_NODE_WAY", Type::choice, "auto", "auto|direct|slots|around",
-     "How ranks of one host move large private buffers: out of each other's memory, or through slots in shared memory that are written in the "
-     "usual way or around the caches. `auto`: whichever is found to be the fastest. Where `direct` is not possible it is slots. The "
-     "host's first rank decides."},
-    {"TRIREME_SEGMENT_BYTES", Type::bytes, "1m", "65536..", "Staging memory per rank in the shared segment: its slots."},
+    {"TRIREME_NODE_WAY", Type::choice, "auto", "auto|direct|slots|past|around",
+     "How ranks of one host move large private buffers: out of each other's memory, or through slots in shared memory, where results "
+     "(`past`), or all that is written (`around`), may go around the caches. `auto`: whichever is found to be the fastest. Where `direct` is not possible it "
+     "is slots. The host's first rank decides."},
+    {"TRIREME_SEGMENT_BYTES", Type::bytes, "2m", "65536..", "Staging memory per rank in the shared segment: its slots. Best larger than a second-level cache."},
     {"TRIREME_HOST", Type::text, "", "",
      "A label: ranks with different labels never share memory. Empty: the host decides."},
 

@@ -43,7 +43,7 @@ Task allgather_in_host(OpContext& run) {
     run.reach(kDone);
     co_await run.all_reached(kDone);
   } else {
-    co_await share_parts_staged(run, input(run), run.op.recv_blocks, kFirstChunk);
+    co_await share_parts_staged(run, input(run), run.op.recv_blocks, kFirstChunk, Last::yes);
   }
   run.end_way();
 }

@@ -31,9 +31,9 @@ Task allreduce_whole_staged(OpContext& run) {
   Reducer reducer = run.reducer();
   size_t total = run.bytes();
   int peer = 1 - run.local();
-  bool streaming = total >= kStagedStreamingBytes && run.op.send_buffer != run.op.recv_buffer;
+  bool streaming = run.results_around_caches() && run.op.send_buffer != run.op.recv_buffer;
   co_await through_slots(
-      run, -1, total, 1, kFirstChunk,
+      run, -1, total, 1, Flow::exchange, kFirstChunk, Last::yes,
       [&](std::byte* slot, size_t offset, size_t room) { copy_to_slot(run, slot, input(run) + offset, std::min(room, total - offset)); },
       [&](auto slot_of, size_t offset, size_t room) {
         const void* sources[2];
@@ -104,7 +104,7 @@ Task allreduce_hierarchical(OpContext& run) {
     co_await run.all_reached(next_step);
     std::vector<Block> blocks;
     for (const Range& part : parts) blocks.push_back({output(run) + part.begin * element, part.count() * element});
-    co_await share_parts_staged(run, output(run) + mine.begin * element, blocks, next_step);
+    co_await share_parts_staged(run, output(run) + mine.begin * element, blocks, next_step, Last::yes);
     run.end_way();
     co_return;
   }

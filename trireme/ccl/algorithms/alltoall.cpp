@@ -124,18 +124,19 @@ Task alltoall_through_slots(OpContext& run) {
     int peer = (round - run.rank() + run.size()) % run.size();
     const Block &out = run.op.send_blocks[peer], &in = run.op.recv_blocks[peer];
     if (peer == run.rank()) {
-      copy_own(in.data, out.data, out.bytes, out.bytes);
+      copy_result(run, in.data, out.data, out.bytes);
       continue;
     }
     run.check_bytes(peer, run.block_view(peer, run.rank()).bytes, in.bytes);
     auto bytes_of = [](const Block& block, size_t offset, size_t room) { return offset < block.bytes ? std::min(room, block.bytes - offset) : 0; };
     co_await through_slots(
-        run, peer, std::max(out.bytes, in.bytes), 1, kFirstChunk + static_cast<uint64_t>(round) * kChunksPerRound,
+        run, peer, std::max(out.bytes, in.bytes), 1, Flow::exchange, kFirstChunk + static_cast<uint64_t>(round) * kChunksPerRound,
+        round + 1 == run.size() ? Last::yes : Last::no,
         [&](std::byte* slot, size_t offset, size_t room) {
           copy_to_slot(run, slot, static_cast<const std::byte*>(out.data) + offset, bytes_of(out, offset, room));
         },
         [&](auto slot_of, size_t offset, size_t room) {
-          copy_own(static_cast<std::byte*>(in.data) + offset, slot_of(peer), bytes_of(in, offset, room), in.bytes);
+          copy_result(run, static_cast<std::byte*>(in.data) + offset, slot_of(peer), bytes_of(in, offset, room));
         });
   }
 }

@@ -29,6 +29,16 @@ void copy_around_cache(std::byte* to, const std::byte* from, size_t bytes) {
   std::memcpy(to, from, bytes - head - lines * kLine);
   _mm_sfence();
 }
+
+void copy_by_vectors(std::byte* to, const std::byte* from, size_t bytes) {
+  constexpr size_t kStep = 128, kVectors = kStep / sizeof(__m128i);
+  for (; bytes >= kStep; to += kStep, from += kStep, bytes -= kStep) {
+    __m128i vectors[kVectors];
+    for (size_t i = 0; i < kVectors; ++i) vectors[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from) + i);
+    for (size_t i = 0; i < kVectors; ++i) _mm_storeu_si128(reinterpret_cast<__m128i*>(to) + i, vectors[i]);
+  }
+  std::memcpy(to, from, bytes);
+}
 #endif
 
 }  // namespace
@@ -41,10 +51,18 @@ void copy_around_caches(void* to, const void* from, size_t bytes) {
 #endif
 }
 
+void copy_in_registers(void* to, const void* from, size_t bytes) {
+#if defined(__SSE2__)
+  copy_by_vectors(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
+#else
+  std::memcpy(to, from, bytes);
+#endif
+}
+
 void copy_own(void* to, const void* from, size_t bytes, size_t whole) {
   if (bytes == 0 || to == from) return;
   if (whole >= kCopyAroundCache && bytes >= 4096) copy_around_caches(to, from, bytes);
-  else std::memcpy(to, from, bytes);
+  else copy_in_registers(to, from, bytes);
 }
 
 }  // namespace trireme::ccl

@@ -107,6 +107,7 @@ void OpContext::announce(Block send, Block recv, const std::vector<Block>& block
     mapped = mapped || table[rank].region != 0;
     way_bytes_ = std::max(way_bytes_, blocks[rank].bytes);
   }
+  way_ = unmeasured_way(way_bytes_);
   record.blocks = {in_slot ? 0 : reinterpret_cast<uint64_t>(table), blocks.size() * sizeof(View), 0, 0};
   record.reachable = reachable;
   record.mapped = mapped || memory().access() == PeerMemory::Access::same_process;
@@ -159,7 +160,7 @@ Way OpContext::begin_way(bool direct_is_legal) {
   bool direct = direct_is_legal && all_reachable();
   if (direct && any_mapped()) return way_ = Way::direct;
   way_ = static_cast<Way>(record(0).way);
-  if (way_ == Way::direct && !direct) return way_ = Way::slots;
+  if (way_ == Way::direct && !direct) return way_ = unmeasured_way(way_bytes_);
   if (local() == 0) way_began_ = std::chrono::steady_clock::now();
   return way_;
 }

@@ -58,6 +58,7 @@ struct CommContext {
   const Topology& topology;
   WayChooser ways;
   Scratch scratch;
+  bool slots_used = false;
   // The tables of blocks that do not fit an inline slot. Two in turn, and kept: when an operation fails here, another rank may still be
   // reading.
   std::vector<View> large_tables[2] = {};
@@ -121,6 +122,7 @@ class OpContext {
   Way begin_way(bool direct_is_legal = true);
   void end_way();
   Way way() const { return way_; }
+  bool results_around_caches() const { return way_ == Way::past || way_ == Way::around; }
   // Block `rank` of a peer that announced one block per rank.
   View block_view(int local_peer, int block);
   // Into a peer's buffer; a large one in pieces, so that a failure elsewhere stops it soon.

@@ -85,7 +85,7 @@ void copy_range_from(OpContext& run, int local_peer, Range range) {
 
 // A slot holds one piece of each range; an owner's own stays where it is.
 Task reduce_ranges_staged(OpContext& run, const Reducer& reducer, const std::vector<Range>& ranges, std::byte* dst, Stage stage,
-                          uint64_t first) {
+                          uint64_t first, Last last) {
   size_t element = run.element_bytes();
   size_t out_element = stage == Stage::whole ? element : reducer.accumulator_bytes();
   size_t largest = 0;
@@ -96,10 +96,10 @@ Task reduce_ranges_staged(OpContext& run, const Reducer& reducer, const std::vec
     size_t bytes = range.count() * element;
     return offset < bytes ? std::min(room, bytes - offset) : 0;
   };
-  bool streaming = stage == Stage::whole && ranges[mine].count() * element >= kStagedStreamingBytes;
+  bool streaming = stage == Stage::whole && run.results_around_caches();
   std::vector<const void*> sources(static_cast<size_t>(run.local_size()));
   co_await through_slots(
-      run, -1, largest, ranges.size(), first,
+      run, -1, largest, ranges.size(), Flow::exchange, first, last,
       [&](std::byte* slot, size_t offset, size_t room) {
         for (size_t owner = 0; owner < ranges.size(); ++owner) {
           if (owner != mine) copy_to_slot(run, slot + owner * room, input + ranges[owner].begin * element + offset, bytes_of(ranges[owner], offset, room));
@@ -115,24 +115,27 @@ Task reduce_ranges_staged(OpContext& run, const Reducer& reducer, const std::vec
       });
 }
 
-Task share_parts_staged(OpContext& run, const std::byte* mine, const std::vector<Block>& parts, uint64_t first) {
-  size_t largest = 0;
-  for (const Block& part : parts) largest = std::max(largest, part.bytes);
+Task share_parts_staged(OpContext& run, const std::byte* mine, const std::vector<Block>& parts, uint64_t first, Last last) {
+  size_t largest = 0, total = 0;
+  for (const Block& part : parts) {
+    largest = std::max(largest, part.bytes);
+    total += part.bytes;
+  }
   auto bytes_of = [](const Block& part, size_t offset, size_t room) { return offset < part.bytes ? std::min(room, part.bytes - offset) : 0; };
   auto place = [](const Block& part, size_t offset) { return static_cast<std::byte*>(part.data) + offset; };
   co_await through_slots(
-      run, -1, largest, 1, first,
+      run, -1, largest, 1, total == largest ? Flow::one_way : Flow::exchange, first, last,
       [&](std::byte* slot, size_t offset, size_t room) {
         const Block& own = parts[run.local()];
         size_t bytes = bytes_of(own, offset, room);
         if (bytes == 0) return;
         copy_to_slot(run, slot, mine + offset, bytes);
-        copy_own(place(own, offset), mine + offset, bytes, own.bytes);
+        copy_result(run, place(own, offset), mine + offset, bytes);
       },
       [&](auto slot_of, size_t offset, size_t room) {
         for (int owner = 0; owner < run.local_size(); ++owner) {
           size_t bytes = bytes_of(parts[owner], offset, room);
-          if (owner != run.local() && bytes != 0) copy_own(place(parts[owner], offset), slot_of(owner), bytes, parts[owner].bytes);
+          if (owner != run.local() && bytes != 0) copy_result(run, place(parts[owner], offset), slot_of(owner), bytes);
         }
       });
 }

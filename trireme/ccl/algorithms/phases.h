@@ -14,9 +14,6 @@ inline constexpr size_t kStreamingBytes = 16 << 20;
 // From here on the inputs and outputs of two ranks do not fit a share of the last-level cache either.
 inline constexpr size_t kFarBeyondCaches = 32 << 20;
 
-// From here on the buffers of two ranks and the slots no longer fit a core's cache together.
-inline constexpr size_t kStagedStreamingBytes = 1 << 20;
-
 // A communicator of one rank: its own share is the result.
 Task reduce_alone(OpContext& run, size_t count);
 
@@ -34,9 +31,9 @@ void copy_range_from(OpContext& run, int local_peer, Range range);
 
 // Each owner o gets dst = the reduction of ranges[o]; ranges has one entry per local rank, empty for ranks that own nothing.
 Task reduce_ranges_staged(OpContext& run, const Reducer& reducer, const std::vector<Range>& ranges, std::byte* dst, Stage stage,
-                          uint64_t first);
+                          uint64_t first, Last last = Last::no);
 // Every local rank o offers `mine` (on o) to all: it lands in parts[o].data of each. parts[o].bytes must agree on all ranks.
-Task share_parts_staged(OpContext& run, const std::byte* mine, const std::vector<Block>& parts, uint64_t first);
+Task share_parts_staged(OpContext& run, const std::byte* mine, const std::vector<Block>& parts, uint64_t first, Last last = Last::no);
 
 // ---- with every rank, by messages
 

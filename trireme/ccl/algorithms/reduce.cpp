@@ -143,7 +143,7 @@ Task reduce_scatter_in_host(OpContext& run) {
     run.reach(kDone);
     co_await run.all_reached(kDone);
   } else {
-    co_await reduce_ranges_staged(run, reducer, ranges, result, Stage::whole, kFirstChunk);
+    co_await reduce_ranges_staged(run, reducer, ranges, result, Stage::whole, kFirstChunk, Last::yes);
   }
   run.end_way();
   if (aside && my_bytes != 0) std::memcpy(run.op.recv_buffer, result, my_bytes);

@@ -2,60 +2,86 @@
 
 #include <algorithm>
 #include <bit>
-#include <optional>
 
 #include "trireme/base/env.h"
 
 namespace trireme::ccl {
 namespace {
 
-// The first call of a size finds memory that was never touched, so one sample is not enough.
-constexpr uint32_t kFirstSamples = 2;
-// A way that takes r times as long as the best is tried again after this many times r calls.
-constexpr int64_t kCallsBetweenTrials = 40;
-// Nor is one call that was held up by something else: what counts of a sample and of a ratio is bounded.
-constexpr int64_t kMostSlower = 8;
+// A way shows what it takes only after it has been used for a while: slots, once all of their memory has been used. The first half of a trial does not count.
+constexpr size_t kTrialBytes = 4 << 20;
+constexpr uint32_t kLeastTrialCalls = 2, kMostTrialCalls = 32;
+// A way that takes r times as long as the best is tried again after this many times r calls for each call of a trial.
+constexpr double kCallsBetweenTrials = 60;
+// At most: what was once hopeless may have become the best.
+constexpr double kMostSlower = 8;
+// Another way has to be that much faster than the one in use.
+constexpr double kFaster = 1.05;
+// Sizes from here on are alike.
+constexpr size_t kFarBeyondCaches = 16 << 20;
+
+uint32_t trial_calls(size_t bytes) {
+  return static_cast<uint32_t>(std::clamp<size_t>(kTrialBytes / std::max<size_t>(bytes, 1), kLeastTrialCalls, kMostTrialCalls));
+}
 
 }  // namespace
 
 WayChooser::Row& WayChooser::row_of(OpKind kind, bool in_place, size_t bytes) {
-  return rows_[{kind, in_place, std::bit_width(bytes)}];
+  return rows_[{kind, in_place, std::bit_width(std::min(bytes, kFarBeyondCaches))}];
 }
 
 Way WayChooser::choose(OpKind kind, bool in_place, size_t bytes, bool direct_is_possible) {
   const int first = direct_is_possible ? 0 : 1;
   if (only_) return std::max(*only_, static_cast<Way>(first));
-  if (!measures_) return static_cast<Way>(first);
+  if (!measures_) return direct_is_possible ? Way::direct : unmeasured_way(bytes);
+  auto possible = [&](int way) { return way >= first && (static_cast<Way>(way) != Way::past || bytes >= kPastCachesBytes); };
   Row& row = row_of(kind, in_place, bytes);
   ++row.calls;
-  int best = first;
-  for (int way = first; way < kWays; ++way) {
-    if (row.ways[way].samples < kFirstSamples) return static_cast<Way>(way);
-    if (row.ways[way].ns < row.ways[best].ns) best = way;
+  if (row.trial_calls != 0 && possible(row.trial)) return static_cast<Way>(row.trial);
+  int best = possible(row.best) ? row.best : first;
+  for (int way = 0; way < kWays; ++way) {
+    if (!possible(way)) continue;
+    if (row.ways[way].cost == 0) return begin_trial(row, way, bytes);
+    if (row.ways[way].cost * kFaster < row.ways[best].cost) best = way;
   }
-  for (int way = first; way < kWays; ++way) {
-    const int64_t slower = std::clamp<int64_t>(row.ways[way].ns / std::max<int64_t>(row.ways[best].ns, 1), 1, kMostSlower);
-    if (way != best && row.calls - row.ways[way].last >= kCallsBetweenTrials * slower) return static_cast<Way>(way);
+  row.best = best;
+  for (int way = 0; way < kWays; ++way) {
+    if (!possible(way) || way == best) continue;
+    const double slower = std::clamp(row.ways[way].cost / row.ways[best].cost, 1.0, kMostSlower);
+    if (row.calls - row.ways[way].last >= kCallsBetweenTrials * slower * trial_calls(bytes)) return begin_trial(row, way, bytes);
   }
   return static_cast<Way>(best);
 }
 
-// Down at once, since nothing makes a call faster than it is; up by an eighth.
+Way WayChooser::begin_trial(Row& row, int way, size_t bytes) {
+  row.trial = way;
+  row.trial_calls = trial_calls(bytes);
+  return static_cast<Way>(way);
+}
+
+// Averages, to which a call that was held up by something else does not add much.
 void WayChooser::took(OpKind kind, bool in_place, size_t bytes, Way way, std::chrono::nanoseconds time) {
   if (only_ || !measures_) return;
   Row& row = row_of(kind, in_place, bytes);
   Estimate& estimate = row.ways[static_cast<int>(way)];
-  const int64_t ns = std::max<int64_t>(time.count(), 1);
-  if (estimate.samples == 0 || ns < estimate.ns) estimate.ns = ns;
-  else estimate.ns += (std::min(ns, kMostSlower * estimate.ns) - estimate.ns) / 8;
-  ++estimate.samples;
+  const auto cost = std::max(1.0, 1e3 * static_cast<double>(time.count())) / static_cast<double>(std::max<size_t>(bytes, 1));
+  auto average = [&](double weight) { estimate.cost += (std::min(cost, 2 * estimate.cost) - estimate.cost) / weight; };
   estimate.last = row.calls;
+  if (row.trial_calls != 0 && row.trial == static_cast<int>(way)) {
+    const uint32_t counted = trial_calls(bytes) / 2;
+    if (--row.trial_calls >= counted) return;
+    if (row.trial_calls + 1 == counted) estimate.cost = cost;
+    else average(4);
+  } else {
+    average(16);
+  }
 }
 
 std::optional<Way> way_by_hand() {
   const std::string name = env::text("TRIREME_NODE_WAY");
   if (name == "direct") return Way::direct;
   if (name == "slots") return Way::slots;
+  if (name == "past") return Way::past;
   if (name == "around") return Way::around;
   return std::nullopt;
 }

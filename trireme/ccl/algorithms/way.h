@@ -19,9 +19,16 @@ namespace trireme::ccl {
 enum class Way : uint32_t {
   direct,  // out of and into each other's memory, by the kernel
   slots,   // through slots in shared memory
-  around,  // the same, but what is written into a slot goes around the caches
+  past,    // the same, but results go around the caches
+  around,  // the same, and what is written into a slot too
 };
-inline constexpr int kWays = 3;
+inline constexpr int kWays = 4;
+
+// Less than this fits the caches of any processor, and `past` them is not tried.
+inline constexpr size_t kPastCachesBytes = 512 * 1024;
+
+// Through slots, where nothing is measured.
+inline Way unmeasured_way(size_t bytes) { return bytes < 2 * kPastCachesBytes ? Way::slots : Way::past; }
 
 // Belongs to one communicator, and is asked by the first rank of a host for all of them. Not for several threads.
 class WayChooser {
@@ -36,16 +43,19 @@ class WayChooser {
 
  private:
   struct Estimate {
-    int64_t ns = 0;
-    uint32_t samples = 0;
+    double cost = 0;    // picoseconds a byte; 0: not tried yet
     uint32_t last = 0;  // the call that was the last sample
   };
   struct Row {
     uint32_t calls = 0;
+    int best = 0;
+    int trial = 0;  // of this way, while trial_calls are left of it
+    uint32_t trial_calls = 0;
     std::array<Estimate, kWays> ways;
   };
-  // Sizes that differ by less than a factor of two share a row.
+  // Sizes that differ by less than a factor of two share a row, and all that are far larger than caches.
   Row& row_of(OpKind kind, bool in_place, size_t bytes);
+  static Way begin_trial(Row& row, int way, size_t bytes);
 
   std::optional<Way> only_;
   bool measures_;

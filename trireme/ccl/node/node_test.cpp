@@ -158,8 +158,8 @@ TEST(SharedBuffers, APeerThatIsGoneIsNamed) {
 
 TEST(Segment, RefusesTooLittleStagingMemoryForItsRanks) {
   EXPECT_THROW(Segment::create(2, 4096, true), InvalidArgument);
-  EXPECT_THROW(Segment::create(256, 16384, true), InvalidArgument);
-  EXPECT_NO_THROW(Segment::create(256, 65536, true));
+  EXPECT_THROW(Segment::create(256, 65536, true), InvalidArgument);
+  EXPECT_NO_THROW(Segment::create(256, 131072, true));
 }
 
 }  // namespace

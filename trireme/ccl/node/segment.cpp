@@ -17,8 +17,8 @@ constexpr size_t kPage = 4096;
 
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-// The leaders of hosts leave small results here, two in turn; staged transfers need two slots with a cache line for each rank.
-size_t least_staging_bytes(int ranks) { return std::max(2 * kInlineBytes, 2 * static_cast<size_t>(ranks) * kCacheLine); }
+// The leaders of hosts leave small results here, two in turn; staged transfers need eight slots with a cache line for each rank.
+size_t least_staging_bytes(int ranks) { return std::max(2 * kInlineBytes, 8 * static_cast<size_t>(ranks) * kCacheLine); }
 
 }  // namespace
 
@@ -67,6 +67,12 @@ Segment Segment::open(UniqueFd fd, int ranks, size_t staging_bytes) {
   }
   segment.map(fd.get(), false);
   return segment;
+}
+
+void Segment::populate_staging() const {
+#ifdef MADV_POPULATE_WRITE
+  madvise(staging(0), layout_.ranks * layout_.staging_bytes, MADV_POPULATE_WRITE);
+#endif
 }
 
 void Segment::map(int fd, bool in_process) {

@@ -124,6 +124,8 @@ class Segment {
     return at<std::byte>(layout_.inline_slot) + turn(rank, number) * kInlineBytes;
   }
   std::byte* staging(int rank) const { return at<std::byte>(layout_.staging) + static_cast<size_t>(rank) * staging_bytes(); }
+  // Has the kernel provide all of the staging memory now, so that transfers do not meet page by page what was never touched. A hint.
+  void populate_staging() const;
   RingControl& ring(int from, int to) const { return at<RingControl>(layout_.ring_control)[pair(from, to)]; }
   std::byte* ring_data(int from, int to) const { return at<std::byte>(layout_.ring) + pair(from, to) * kRingBytes; }
 
