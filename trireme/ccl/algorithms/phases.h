@@ -11,8 +11,6 @@ namespace trireme::ccl {
 
 // Writing around the cache pays once a result is far larger than a core's share of it.
 inline constexpr size_t kStreamingBytes = 16 << 20;
-// From here on the inputs and outputs of two ranks do not fit a share of the last-level cache either.
-inline constexpr size_t kFarBeyondCaches = 32 << 20;
 
 // A communicator of one rank: its own share is the result.
 Task reduce_alone(OpContext& run, size_t count);

@@ -17,8 +17,6 @@ constexpr double kCallsBetweenTrials = 60;
 constexpr double kMostSlower = 8;
 // Another way has to be that much faster than the one in use.
 constexpr double kFaster = 1.05;
-// Sizes from here on are alike.
-constexpr size_t kFarBeyondCaches = 16 << 20;
 
 uint32_t trial_calls(size_t bytes) {
   return static_cast<uint32_t>(std::clamp<size_t>(kTrialBytes / std::max<size_t>(bytes, 1), kLeastTrialCalls, kMostTrialCalls));

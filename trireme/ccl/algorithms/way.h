@@ -27,6 +27,9 @@ inline constexpr int kWays = 4;
 // Less than this fits the caches of any processor, and `past` them is not tried.
 inline constexpr size_t kPastCachesBytes = 512 * 1024;
 
+// From here on the inputs and outputs of two ranks do not fit a share of the last-level cache either, and all sizes are alike.
+inline constexpr size_t kFarBeyondCaches = 16 << 20;
+
 // Through slots, where nothing is measured.
 inline Way unmeasured_way(size_t bytes) { return bytes < 2 * kPastCachesBytes ? Way::slots : Way::past; }
 
