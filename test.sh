@@ -18,8 +18,8 @@ case "${1:-}" in
   *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
 
-# Those whose ranks are threads that meet through plain memory: the sanitizer cannot see what the kernel copies between "processes".
-thread_tests='^(base|cpu|ccl_types|ccl_engine|ccl_reduction|ccl_bootstrap)\.|/([0-9]+_)?(threads|staged)( |$)'
+# Those whose ranks are threads, or that have none: the sanitizer cannot see what the kernel copies between "processes".
+thread_tests='^(base|cpu|ccl_types|ccl_engine|ccl_reduction|ccl_bootstrap|ccl_algorithms|ccl_node|ccl_fabric|ccl_tcp)\.|/([0-9]+_)?(threads|staged|slots|measured|all_apart)( |$)'
 results=$PWD/build/results
 reports=()
 
