@@ -6,7 +6,7 @@
 | ``--use_ipex`` | left after 4.52 | a field of TrainingArguments; accelerate's Accelerator then optimizes (for_accelerate) |
 | ``--ddp_backend ccl`` | no longer a choice from 5.1 on | a choice |
 | ``--ddp_timeout`` | never reached a group of CPUs | handed to accelerate's state |
-| ``--bf16`` | refused without ``--use_cpu``, also where there is nothing but CPUs | ``--ddp_backend ccl`` sets ``use_cpu`` there |
+| ``--bf16`` | refused without ``--use_cpu``, also where there is nothing but CPUs (after 4.46) | ``--ddp_backend ccl`` sets ``use_cpu`` there |
 | resuming on several processes | an optimizer's state is loaded to "cpu:0", which torch does not know | torch.load knows it |
 """
 
