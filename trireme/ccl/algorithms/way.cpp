@@ -11,8 +11,9 @@ namespace {
 // A way shows what it takes only after it has been used for a while: slots, once all of their memory has been used. The first half of a trial does not count.
 constexpr size_t kTrialBytes = 4 << 20;
 constexpr uint32_t kLeastTrialCalls = 2, kMostTrialCalls = 32;
-// A way that takes r times as long as the best is tried again after this many times r calls for each call of a trial.
-constexpr double kCallsBetweenTrials = 60;
+// A way that takes r times as long as the best is tried again after r times so many trials' calls: soon when it has just been the best, which may have been a
+// mistake, and ever later, up to a limit, when it has not become the best.
+constexpr uint32_t kSoonAgain = 8, kFirstAgain = 16, kLateAgain = 64;
 // At most: what was once hopeless may have become the best.
 constexpr double kMostSlower = 8;
 // Another way has to be that much faster than the one in use.
@@ -23,6 +24,14 @@ uint32_t trial_calls(size_t bytes) {
 }
 
 }  // namespace
+
+// What a call took since the last time, were it not for others on the machine, who only add to it: a little less than the median.
+void WayChooser::Estimate::settle() {
+  auto middle = recent.begin() + (count - 1) * 3 / 8;
+  std::nth_element(recent.begin(), middle, recent.begin() + count);
+  cost = *middle;
+  count = 0;
+}
 
 WayChooser::Row& WayChooser::row_of(OpKind kind, bool in_place, size_t bytes) {
   return rows_[{kind, in_place, std::bit_width(std::min(bytes, kFarBeyondCaches))}];
@@ -42,37 +51,34 @@ Way WayChooser::choose(OpKind kind, bool in_place, size_t bytes, bool direct_is_
     if (row.ways[way].cost == 0) return begin_trial(row, way, bytes);
     if (row.ways[way].cost * kFaster < row.ways[best].cost) best = way;
   }
+  if (row.best != best) row.ways[row.best].again = kSoonAgain;
   row.best = best;
   for (int way = 0; way < kWays; ++way) {
     if (!possible(way) || way == best) continue;
     const double slower = std::clamp(row.ways[way].cost / row.ways[best].cost, 1.0, kMostSlower);
-    if (row.calls - row.ways[way].last >= kCallsBetweenTrials * slower * trial_calls(bytes)) return begin_trial(row, way, bytes);
+    if (row.calls - row.ways[way].last >= slower * row.ways[way].again * trial_calls(bytes)) return begin_trial(row, way, bytes);
   }
   return static_cast<Way>(best);
 }
 
 Way WayChooser::begin_trial(Row& row, int way, size_t bytes) {
+  Estimate& estimate = row.ways[way];
+  estimate.again = estimate.cost == 0 ? kFirstAgain : std::min(2 * estimate.again, kLateAgain);
+  estimate.count = 0;
   row.trial = way;
   row.trial_calls = trial_calls(bytes);
   return static_cast<Way>(way);
 }
 
-// Averages, to which a call that was held up by something else does not add much.
 void WayChooser::took(OpKind kind, bool in_place, size_t bytes, Way way, std::chrono::nanoseconds time) {
   if (only_ || !measures_) return;
   Row& row = row_of(kind, in_place, bytes);
   Estimate& estimate = row.ways[static_cast<int>(way)];
-  const auto cost = std::max(1.0, 1e3 * static_cast<double>(time.count())) / static_cast<double>(std::max<size_t>(bytes, 1));
-  auto average = [&](double weight) { estimate.cost += (std::min(cost, 2 * estimate.cost) - estimate.cost) / weight; };
   estimate.last = row.calls;
-  if (row.trial_calls != 0 && row.trial == static_cast<int>(way)) {
-    const uint32_t counted = trial_calls(bytes) / 2;
-    if (--row.trial_calls >= counted) return;
-    if (row.trial_calls + 1 == counted) estimate.cost = cost;
-    else average(4);
-  } else {
-    average(16);
-  }
+  const bool trial = row.trial_calls != 0 && row.trial == static_cast<int>(way);
+  if (trial && --row.trial_calls >= trial_calls(bytes) / 2) return;
+  estimate.recent[estimate.count++] = std::max(1.0, 1e3 * static_cast<double>(time.count())) / static_cast<double>(std::max<size_t>(bytes, 1));
+  if (trial ? row.trial_calls == 0 : estimate.count == kMostCounted) estimate.settle();
 }
 
 std::optional<Way> way_by_hand() {

@@ -45,9 +45,14 @@ class WayChooser {
   void took(OpKind kind, bool in_place, size_t bytes, Way way, std::chrono::nanoseconds time);
 
  private:
+  static constexpr uint32_t kMostCounted = 16;
   struct Estimate {
-    double cost = 0;    // picoseconds a byte; 0: not tried yet
-    uint32_t last = 0;  // the call that was the last sample
+    double cost = 0;     // picoseconds a byte; 0: not tried yet
+    uint32_t last = 0;   // the call that was the last sample
+    uint32_t again = 0;  // after so many trials' calls it is tried again
+    uint32_t count = 0;  // of `recent`, the costs that `cost` does not know yet
+    std::array<double, kMostCounted> recent;
+    void settle();
   };
   struct Row {
     uint32_t calls = 0;

@@ -42,7 +42,7 @@ TEST(WayChooser, TakesTheFastestAndTriesTheOthersAtSmallCost) {
 TEST(WayChooser, FollowsAChange) {
   WayChooser chooser({}, true);
   EXPECT_GT(run(chooser, 500, {100, 68, 75, 80})[1], 450);
-  run(chooser, 3, {100, 500, 450, 80});
+  run(chooser, 20, {100, 500, 450, 80});
   EXPECT_GT(run(chooser, 200, {100, 500, 450, 80})[3], 180) << "the other core has moved away";
   run(chooser, 400, {100, 68, 75, 80});
   EXPECT_GT(run(chooser, 200, {100, 68, 75, 80})[1], 180) << "and come back";
@@ -74,7 +74,7 @@ TEST(WayChooser, LuckyCallsDecideNothing) {
 
 TEST(WayChooser, SizesKindsAndPlacementsAreApart) {
   WayChooser chooser({}, true);
-  run(chooser, 100, {100, 20, 60, 80});
+  run(chooser, 40, {100, 20, 60, 80});
   EXPECT_EQ(chooser.choose(OpKind::allreduce, false, 1 << 20, true), Way::slots);
   EXPECT_EQ(chooser.choose(OpKind::allreduce, false, (1 << 21) - 1, true), Way::slots);
   EXPECT_EQ(chooser.choose(OpKind::allreduce, false, 1 << 21, true), Way::direct) << "not measured yet";
