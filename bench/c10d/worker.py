@@ -4,6 +4,7 @@
     worker.py ddp MODELS BACKENDS
 """
 
+import gc
 import json
 import statistics
 import sys
@@ -186,6 +187,8 @@ def time_collectives(operations: list[str], sizes: list[int], names: list[str], 
                 for name, case in cases.items():
                     dist.barrier(group=control)
                     times[name] += slowest(time_calls(case, counts[name]), control)
+            cases.clear()
+            gc.collect()  # a case refers to itself by its methods, and may hold half a gigabyte
             for name in names:
                 emit({"kind": "collective", "operation": operation, "bytes": nbytes, "ranks": size(), "backend": name, **summary(times[name])})
 

@@ -16,6 +16,8 @@ constexpr uint32_t kLeastTrialCalls = 2, kMostTrialCalls = 32;
 constexpr uint32_t kSoonAgain = 8, kFirstAgain = 16, kLateAgain = 64;
 // At most: what was once hopeless may have become the best.
 constexpr double kMostSlower = 8;
+// Calls that take long need not be many before they count.
+constexpr std::chrono::milliseconds kLongTime{10};
 // Another way has to be that much faster than the one in use.
 constexpr double kFaster = 1.05;
 
@@ -31,6 +33,7 @@ void WayChooser::Estimate::settle() {
   std::nth_element(recent.begin(), middle, recent.begin() + count);
   cost = *middle;
   count = 0;
+  time = {};
 }
 
 WayChooser::Row& WayChooser::row_of(OpKind kind, bool in_place, size_t bytes) {
@@ -65,6 +68,7 @@ Way WayChooser::begin_trial(Row& row, int way, size_t bytes) {
   Estimate& estimate = row.ways[way];
   estimate.again = estimate.cost == 0 ? kFirstAgain : std::min(2 * estimate.again, kLateAgain);
   estimate.count = 0;
+  estimate.time = {};
   row.trial = way;
   row.trial_calls = trial_calls(bytes);
   return static_cast<Way>(way);
@@ -78,7 +82,9 @@ void WayChooser::took(OpKind kind, bool in_place, size_t bytes, Way way, std::ch
   const bool trial = row.trial_calls != 0 && row.trial == static_cast<int>(way);
   if (trial && --row.trial_calls >= trial_calls(bytes) / 2) return;
   estimate.recent[estimate.count++] = std::max(1.0, 1e3 * static_cast<double>(time.count())) / static_cast<double>(std::max<size_t>(bytes, 1));
-  if (trial ? row.trial_calls == 0 : estimate.count == kMostCounted) estimate.settle();
+  estimate.time += time;
+  const bool enough = estimate.count == kMostCounted || (estimate.count >= 2 && estimate.time >= kLongTime);
+  if (trial ? row.trial_calls == 0 : enough) estimate.settle();
 }
 
 std::optional<Way> way_by_hand() {

@@ -52,6 +52,7 @@ class WayChooser {
     uint32_t again = 0;  // after so many trials' calls it is tried again
     uint32_t count = 0;  // of `recent`, the costs that `cost` does not know yet
     std::array<double, kMostCounted> recent;
+    std::chrono::nanoseconds time{};  // theirs
     void settle();
   };
   struct Row {

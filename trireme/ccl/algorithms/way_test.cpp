@@ -56,6 +56,13 @@ TEST(WayChooser, OneCallThatWasHeldUpDecidesNothing) {
   EXPECT_GT(run(chooser, 200, {60, 150, 150, 90})[0], 180);
 }
 
+// Calls of 80 ms are not waited for sixteen times.
+TEST(WayChooser, FollowsAChangeOfLongCallsSoon) {
+  WayChooser chooser({}, true);
+  run(chooser, 30, {30'000, 15'000, 14'000, 18'000});
+  EXPECT_LE(run(chooser, 12, {30'000, 84'000, 84'000, 18'000})[1] + run(chooser, 12, {30'000, 84'000, 84'000, 18'000})[2], 6);
+}
+
 // Two ways that differ less than their calls do: the better one is used nearly always.
 TEST(WayChooser, LuckyCallsDecideNothing) {
   WayChooser chooser({}, true);
