@@ -9,6 +9,7 @@ library is then measured by overhead.cpp, built in the folder that --build names
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import pathlib
@@ -148,6 +149,8 @@ def main() -> None:
     parser.add_argument("--targets", action="store_true")
     parser.add_argument("--build", type=pathlib.Path, default=HERE.parents[1] / "build" / "release", help="where bench_c10d_overhead was built")
     options = parser.parse_args()
+    if options.plot and importlib.util.find_spec("matplotlib") is None:
+        parser.error("--plot needs matplotlib: .venv/bin/pip install matplotlib")
     sizes = options.sizes or ",".join(map(str, QUICK_SIZES if options.quick else SIZES))
     models = "20M" if options.quick and options.models else options.models
     records = []
