@@ -217,7 +217,7 @@ def test_an_mpijob_goes_on_after_a_node_is_lost(simulate, claim):
 def test_an_mpijobs_ranks_end_when_the_launchers_node_is_lost(simulate, claim):
     """The workers' sshd miss it (ClientAliveInterval), and with their sessions end the ranks: none trains on beside those of the next launcher, which a
     cluster makes minutes later."""
-    epochs = 30  # more than the ranks have time for
+    epochs = 120  # more than the ranks have time for
     arguments = {"--per_device_train_batch_size": "1", "--num_train_epochs": str(epochs), "--save_steps": "10"}
     run = simulate(mpijob(workers=2), claims={"transformers-pvc": claim}, spares=1, env=ENV, arguments=arguments)
     run.run_until(lambda: samples_done(claim) >= 16, 300, "some steps are done")
