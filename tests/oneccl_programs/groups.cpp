@@ -1,6 +1,9 @@
-// A group in which one communicator is dead: the operations of the other are carried out, and over when group_end has thrown.
+// Groups over several communicators: synchronous operations that ranks wait for in different orders, and one communicator that is dead, where the operations of
+// the other are carried out, and over when group_end has thrown.
 #include <chrono>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "ranks.hpp"
 
@@ -8,8 +11,26 @@ void add(const void* in, size_t count, void* inout, size_t*, ccl::datatype, cons
   for (size_t i = 0; i < count; ++i) static_cast<int*>(inout)[i] += static_cast<const int*>(in)[i];
 }
 
+// Ranks whose numbers are odd wait for the communicators the other way round.
+void in_different_orders(ccl::communicator& comm, const ccl::shared_ptr_class<ccl::kvs>& kvs) {
+  auto other = ccl::create_communicator(comm.size(), comm.rank(), kvs);
+  ccl::communicator* order[2] = {&comm, &other};
+  if (comm.rank() % 2 == 1) std::swap(order[0], order[1]);
+  auto attr = ccl::create_operation_attr<ccl::allreduce_attr>();
+  attr.set<ccl::operation_attr_id::synchronous>(true);
+  for (size_t count : {size_t(10), size_t(1) << 18}) {
+    std::vector<int> in(count, comm.rank() + 1), out[2] = {std::vector<int>(count), std::vector<int>(count)};
+    ccl::group_start();
+    for (int i = 0; i < 2; ++i) ccl::allreduce(in.data(), out[i].data(), count, ccl::reduction::sum, *order[i], attr);
+    for (int i = 0; i < 2; ++i) ccl::barrier(*order[1 - i]);
+    ccl::group_end();
+    for (int i = 0; i < 2; ++i) CHECK(out[i] == std::vector<int>(count, ranks::sum(comm.size(), 0)));
+  }
+}
+
 void run(ccl::communicator& comm, const ccl::shared_ptr_class<ccl::kvs>& kvs) {
   if (comm.size() == 1) return;
+  in_different_orders(comm, kvs);
   const size_t count = 1 << 18;
   std::vector<int> in(count, comm.rank() + 1), out(count), unused(count);
   auto attr = ccl::create_operation_attr<ccl::allreduce_attr>();

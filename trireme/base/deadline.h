@@ -12,7 +12,9 @@ class Deadline {
 
   static Deadline never() { return Deadline(Clock::time_point::max()); }
   static Deadline after(std::chrono::milliseconds timeout) {
-    return timeout == std::chrono::milliseconds::max() ? never() : Deadline(Clock::now() + timeout);
+    const auto now = Clock::now();
+    const auto most = std::chrono::floor<std::chrono::milliseconds>(Clock::time_point::max() - now);
+    return timeout < most ? Deadline(now + timeout) : never();
   }
 
   bool is_never() const { return at_ == Clock::time_point::max(); }

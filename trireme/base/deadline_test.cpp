@@ -36,5 +36,12 @@ TEST(Deadline, TheEarlierOfTwo) {
   EXPECT_TRUE(Deadline::earlier(Deadline::never(), soon).passed());
 }
 
+// Python's longest time, among others: longer than the clock can count.
+TEST(Deadline, BeyondTheClockIsNever) {
+  for (milliseconds timeout : {milliseconds::max(), milliseconds(86'399'999'999'999'999), milliseconds(9'223'372'036'854)}) {
+    EXPECT_TRUE(Deadline::after(timeout).is_never()) << timeout.count();
+  }
+}
+
 }  // namespace
 }  // namespace trireme

@@ -63,6 +63,9 @@ struct Operation {
   std::chrono::milliseconds timeout{0};
   // The caller waits at once: do not hand the work to a worker thread.
   bool caller_waits = false;
+  // Called once, when the collectives before this one are complete and its data are not yet read: for data that depend on theirs. An operation that
+  // never starts drops it. The thread that drives calls it: it must not wait for an operation of the same communicator. What it throws ends that.
+  std::function<void()> on_start;
   // Called once, when the operation is complete or has failed (not when submit() itself throws), before a waiter learns of it; then
   // dropped with all that it holds, so that it may own the buffers. The thread that drove the operation calls it: it must not throw, nor
   // wait for an operation of the same communicator.

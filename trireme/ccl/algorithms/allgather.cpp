@@ -122,7 +122,7 @@ Task allgather_flat(OpContext& run) {
 Task allgather(OpContext& run) {
   bool one_host = run.topology().one_host();
   size_t largest = largest_block(run);
-  Algorithm algorithm = chosen_algorithm(OpKind::allgather, largest);
+  Algorithm algorithm = run.comm.choices.of(OpKind::allgather, largest);
   bool flat = algorithm == Algorithm::flat || algorithm == Algorithm::ring;
   if (!one_host && algorithm == Algorithm::automatic) flat = largest <= kInlineBytes;
   if (run.size() == 1) {

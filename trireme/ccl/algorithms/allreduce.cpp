@@ -22,7 +22,7 @@ void reduce_inline_payloads(OpContext& run, void* dst, Stage stage) {
 Task allreduce(OpContext& run) {
   const Topology& topology = run.topology();
   if (topology.size() == 1) return reduce_alone(run, run.op.count);
-  if (chosen_algorithm(OpKind::allreduce, run.bytes()) == Algorithm::ring) return allreduce_ring(run);
+  if (run.comm.choices.of(OpKind::allreduce, run.bytes()) == Algorithm::ring) return allreduce_ring(run);
   return run.bytes() > kInlineBytes ? allreduce_hierarchical(run) : allreduce_leaders(run);
 }
 

@@ -5,9 +5,9 @@
 
 namespace trireme::ccl {
 
-// Two ranks without direct reads, or out of place and very large: each copies to its slots and reduces out of the other's. n/slot steps, n bytes copied, n read.
+// Two ranks of one host through slots (see way.h): each copies to its slots and reduces out of the other's. n/slot steps, n bytes copied, n read.
 Task allreduce_whole_staged(OpContext& run);
-// One host: each reduces its part and hands it out, 1 step, n (P-1)/P bytes read and as many written. Several: reduce-scatter in the host,
+// One host: each reduces its part and hands it out, 2 steps, n (P-1)/P bytes read and as many written. Several: reduce-scatter in the host,
 // lanes between hosts, allgather in the host.
 Task allreduce_hierarchical(OpContext& run);
 // Several hosts, small: the first rank of each host reduces, exchanges and hands out.

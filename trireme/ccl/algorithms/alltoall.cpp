@@ -106,7 +106,7 @@ void copy_inlined_block(OpContext& run, int peer, const Block& to) {
 
 // Ranks know only their own blocks, so the one that decides is the largest that any has announced: the same answer on every rank.
 bool chose_messages(OpContext& run) {
-  if (!has_choice(OpKind::alltoall)) return false;
+  if (!run.comm.choices.concern(OpKind::alltoall)) return false;
   size_t largest = 0;
   for (int peer = 0; peer < run.size(); ++peer) {
     for (int rank = 0; rank < run.size(); ++rank) {
@@ -114,7 +114,7 @@ bool chose_messages(OpContext& run) {
       largest = std::max(largest, bytes);
     }
   }
-  Algorithm algorithm = chosen_algorithm(OpKind::alltoall, largest);
+  Algorithm algorithm = run.comm.choices.of(OpKind::alltoall, largest);
   return algorithm == Algorithm::flat || algorithm == Algorithm::ring;
 }
 

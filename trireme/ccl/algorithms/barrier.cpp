@@ -33,7 +33,7 @@ Task barrier(OpContext& run) {
 }
 
 Task run_collective(OpContext& run) {
-  if (fits_inline(run.topology(), run.op)) return meet_inline(run, false);
+  if (fits_inline(run.comm, run.op)) return meet_inline(run, false);
   switch (run.op.kind) {
     case OpKind::barrier:
       return barrier(run);

@@ -150,7 +150,7 @@ Task broadcast(OpContext& run) {
   const Topology& topology = run.topology();
   int root = topology.local[run.op.root];
   bool small = run.bytes() <= kInlineBytes;
-  Algorithm algorithm = chosen_algorithm(OpKind::broadcast, run.bytes());
+  Algorithm algorithm = run.comm.choices.of(OpKind::broadcast, run.bytes());
   bool flat = algorithm == Algorithm::flat || algorithm == Algorithm::ring;
   if (!topology.one_host() && algorithm == Algorithm::automatic) flat = small;
   bool shares_memory = topology.one_host() && topology.size() > 1 && !flat && !small;

@@ -1,10 +1,7 @@
 #include "trireme/ccl/algorithms/choice.h"
 
-#include <array>
-#include <atomic>
 #include <charconv>
 #include <map>
-#include <memory>
 #include <sstream>
 
 #include "trireme/base/env.h"
@@ -74,26 +71,6 @@ constexpr NamedKind kVariables[] = {
     {"CCL_BCAST", OpKind::broadcast},     {"CCL_BROADCAST", OpKind::broadcast}, {"CCL_REDUCE", OpKind::reduce},
     {"CCL_REDUCE_SCATTER", OpKind::reduce_scatter}};
 
-using Choices = std::array<std::vector<AlgorithmRange>, kOpKinds>;
-
-std::shared_ptr<const Choices> read_choices() {
-  auto choices = std::make_shared<Choices>();
-  for (const NamedKind& named : kVariables) {
-    auto ranges = parse_algorithms(named.variable, env::text(named.variable));
-    auto& all = (*choices)[static_cast<size_t>(named.kind)];
-    all.insert(all.end(), ranges.begin(), ranges.end());
-  }
-  return choices;
-}
-
-// So that nobody pays for choices that nobody has made.
-std::atomic<bool> any_choice{true};
-
-std::atomic<std::shared_ptr<const Choices>>& current() {
-  static std::atomic<std::shared_ptr<const Choices>> choices{read_choices()};
-  return choices;
-}
-
 }  // namespace
 
 std::vector<AlgorithmRange> parse_algorithms(const std::string& variable, const std::string& text) {
@@ -105,27 +82,20 @@ std::vector<AlgorithmRange> parse_algorithms(const std::string& variable, const 
   return ranges;
 }
 
-Algorithm chosen_algorithm(OpKind kind, size_t bytes) {
+AlgorithmChoices::AlgorithmChoices() {
+  for (const NamedKind& named : kVariables) {
+    auto ranges = parse_algorithms(named.variable, env::text(named.variable));
+    auto& all = ranges_[static_cast<size_t>(named.kind)];
+    all.insert(all.end(), ranges.begin(), ranges.end());
+  }
+}
+
+Algorithm AlgorithmChoices::of(OpKind kind, size_t bytes) const {
   Algorithm chosen = Algorithm::automatic;
-  if (!any_choice.load(std::memory_order_relaxed)) return chosen;
-  auto choices = current().load(std::memory_order_acquire);
-  for (const AlgorithmRange& range : (*choices)[static_cast<size_t>(kind)]) {
+  for (const AlgorithmRange& range : ranges_[static_cast<size_t>(kind)]) {
     if (bytes >= range.first_bytes && bytes <= range.last_bytes) chosen = range.algorithm;
   }
   return chosen;
-}
-
-bool has_choice(OpKind kind) {
-  if (!any_choice.load(std::memory_order_relaxed)) return false;
-  return !(*current().load(std::memory_order_acquire))[static_cast<size_t>(kind)].empty();
-}
-
-void reload_algorithm_choices() {
-  auto choices = read_choices();
-  bool any = false;
-  for (const auto& ranges : *choices) any = any || !ranges.empty();
-  current().store(std::move(choices), std::memory_order_release);
-  any_choice.store(any, std::memory_order_relaxed);
 }
 
 }  // namespace trireme::ccl

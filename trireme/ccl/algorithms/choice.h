@@ -1,6 +1,7 @@
 // Which algorithm an operation of a given size uses: CCL_ALLREDUCE and its siblings, `algorithm[:first-last][;...]`, sizes in bytes.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -22,11 +23,18 @@ struct AlgorithmRange {
 // not have choose the hierarchy, which is what they approximate.
 std::vector<AlgorithmRange> parse_algorithms(const std::string& variable, const std::string& text);
 
-// Reads the environment once per process. The last clause that covers the size wins.
-Algorithm chosen_algorithm(OpKind kind, size_t bytes);
-// Whether any clause concerns this operation: where the size that decides must first be found out.
-bool has_choice(OpKind kind);
-// Reads the environment again: for tests, and when a communicator is made.
-void reload_algorithm_choices();
+// What the variables say, read when it is made. A communicator keeps one: what is set later is for later communicators.
+class AlgorithmChoices {
+ public:
+  AlgorithmChoices();
+
+  // The last clause that covers the size wins.
+  Algorithm of(OpKind kind, size_t bytes) const;
+  // Whether any clause concerns this operation: where the size that decides must first be found out.
+  bool concern(OpKind kind) const { return !ranges_[static_cast<size_t>(kind)].empty(); }
+
+ private:
+  std::array<std::vector<AlgorithmRange>, kOpKinds> ranges_;
+};
 
 }  // namespace trireme::ccl

@@ -33,13 +33,14 @@ TEST(Choice, SaysWhatIsWrong) {
 
 TEST(Choice, TheLastClauseThatCoversTheSizeWins) {
   setenv("CCL_ALLREDUCE", "ring;hierarchical:100-200", 1);
-  reload_algorithm_choices();
-  EXPECT_EQ(chosen_algorithm(OpKind::allreduce, 50), Algorithm::ring);
-  EXPECT_EQ(chosen_algorithm(OpKind::allreduce, 150), Algorithm::hierarchical);
-  EXPECT_EQ(chosen_algorithm(OpKind::broadcast, 150), Algorithm::automatic);
+  const AlgorithmChoices choices;
   unsetenv("CCL_ALLREDUCE");
-  reload_algorithm_choices();
-  EXPECT_EQ(chosen_algorithm(OpKind::allreduce, 50), Algorithm::automatic);
+  EXPECT_EQ(choices.of(OpKind::allreduce, 50), Algorithm::ring);
+  EXPECT_EQ(choices.of(OpKind::allreduce, 150), Algorithm::hierarchical);
+  EXPECT_EQ(choices.of(OpKind::broadcast, 150), Algorithm::automatic);
+  EXPECT_TRUE(choices.concern(OpKind::allreduce));
+  EXPECT_FALSE(choices.concern(OpKind::broadcast));
+  EXPECT_EQ(AlgorithmChoices().of(OpKind::allreduce, 50), Algorithm::automatic);
 }
 
 TEST(Parts, CoverEverythingOnceOnCacheLines) {

@@ -33,12 +33,12 @@ void reduce_payloads(OpContext& run, size_t first_element, size_t count) {
 
 }  // namespace
 
-bool fits_inline(const Topology& topology, const Operation& op) {
+bool fits_inline(const CommContext& comm, const Operation& op) {
   bool suits = op.kind == OpKind::barrier || op.kind == OpKind::allreduce || op.kind == OpKind::allgather || op.kind == OpKind::reduce_scatter;
-  if (!suits || !topology.one_host() || topology.size() == 1) return false;
+  if (!suits || !comm.topology.one_host() || comm.topology.size() == 1) return false;
   size_t bytes = largest_payload(op);
   if (bytes > kInlineBytes) return false;
-  Algorithm algorithm = chosen_algorithm(op.kind, bytes);
+  Algorithm algorithm = comm.choices.of(op.kind, bytes);
   return algorithm == Algorithm::automatic || algorithm == Algorithm::hierarchical;
 }
 

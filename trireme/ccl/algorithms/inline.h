@@ -8,7 +8,7 @@
 namespace trireme::ccl {
 
 // The same answer on every rank.
-bool fits_inline(const Topology& topology, const Operation& op);
+bool fits_inline(const CommContext& comm, const Operation& op);
 // The first step. Who takes it calls node().wake_sleepers() before it leaves.
 void show_payload(OpContext& run);
 // What there is to do when all have. Throws what check_records() throws.

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "trireme/ccl/algorithms/choice.h"
 #include "trireme/ccl/algorithms/topology.h"
 #include "trireme/ccl/algorithms/way.h"
 #include "trireme/ccl/engine/task.h"
@@ -57,6 +58,7 @@ struct CommContext {
   Messenger& messenger;
   const Topology& topology;
   WayChooser ways;
+  const AlgorithmChoices choices = {};
   Scratch scratch;
   bool slots_used = false;
   // The tables of blocks that do not fit an inline slot. Two in turn, and kept: when an operation fails here, another rank may still be

@@ -177,7 +177,7 @@ Task reduce_lane(OpContext& run, const Reducer& reducer, int lane, size_t count,
     else run.post_receive(transfers.back());
   };
   for (int host = 0; host < hosts; ++host) {
-    if (host != me) post(run.transfer(topology.lane_rank(host, lane), 1, &incoming[0] + static_cast<size_t>(host) * mine * wire, mine * wire), false);
+    if (host != me) post(run.transfer(topology.lane_rank(host, lane), 1, incoming.data() + static_cast<size_t>(host) * mine * wire, mine * wire), false);
   }
   for (int step = 1; step < hosts; ++step) {
     int host = (me + step) % hosts;
@@ -194,7 +194,7 @@ Task reduce_lane(OpContext& run, const Reducer& reducer, int lane, size_t count,
 
   std::vector<const void*> sources(static_cast<size_t>(hosts));
   for (int host = 0; host < hosts; ++host) {
-    sources[host] = host == me ? partial + shares[me].begin * wire : &incoming[0] + static_cast<size_t>(host) * mine * wire;
+    sources[host] = host == me ? partial + shares[me].begin * wire : incoming.data() + static_cast<size_t>(host) * mine * wire;
   }
   std::byte* my_share = result + shares[me].begin * element;
   if (mine != 0) reducer.reduce(sources, my_share, mine, accumulated ? Stage::last : Stage::whole);

@@ -87,7 +87,7 @@ Task reduce_flat(OpContext& run, std::vector<Range> results) {
 Task reduce(OpContext& run) {
   const Topology& topology = run.topology();
   int root = topology.local[run.op.root];
-  Algorithm algorithm = chosen_algorithm(OpKind::reduce, run.bytes());
+  Algorithm algorithm = run.comm.choices.of(OpKind::reduce, run.bytes());
   if (run.size() == 1) return reduce_alone(run, run.op.count);
   if (algorithm == Algorithm::flat) {
     std::vector<Range> results(static_cast<size_t>(run.size()));
@@ -216,7 +216,7 @@ Task reduce_scatter_between_hosts(OpContext& run) {
 
 Task reduce_scatter(OpContext& run) {
   if (run.size() == 1) return reduce_alone(run, run.op.recv_counts[0]);
-  Algorithm algorithm = chosen_algorithm(OpKind::reduce_scatter, total_bytes(run));
+  Algorithm algorithm = run.comm.choices.of(OpKind::reduce_scatter, total_bytes(run));
   if (algorithm == Algorithm::flat || algorithm == Algorithm::ring) return reduce_flat(run, ranges_of(run));
   return run.topology().one_host() ? reduce_scatter_in_host(run) : reduce_scatter_between_hosts(run);
 }

@@ -22,7 +22,6 @@ struct Topology {
   int size() const { return static_cast<int>(hosts.size()); }
   int host_count() const { return static_cast<int>(members.size()); }
   int my_host() const { return hosts[rank]; }
-  int my_local() const { return local[rank]; }
   int local_size() const { return static_cast<int>(members[my_host()].size()); }
   // The rank that does lane `lane`'s work on a host.
   int lane_rank(int host, int lane) const { return members[host][lane]; }

@@ -1,4 +1,5 @@
 // Groups: operations collected per thread and submitted together.
+#include <algorithm>
 #include <exception>
 #include <memory>
 #include <utility>
@@ -25,6 +26,20 @@ void submit_all(const std::vector<std::shared_ptr<pending_operation>>& operation
       operation->submit();
     } catch (...) {
       operation->refuse(std::current_exception());
+      if (!failure) failure = std::current_exception();
+    }
+  }
+}
+
+// Ranks may wait for the communicators of a group in different orders, and a thread may hold several ranks of one: while one is waited for, the others go
+// on. One communicator alone is driven by who waits for it.
+void see_to_progress(const std::vector<std::shared_ptr<pending_operation>>& operations, std::exception_ptr& failure) {
+  auto is_another = [&](const auto& operation) { return operation->communicator() != operations.front()->communicator(); };
+  if (std::none_of(operations.begin(), operations.end(), is_another)) return;
+  for (const auto& operation : operations) {
+    try {
+      operation->hand_over();
+    } catch (...) {  // no worker is to be had
       if (!failure) failure = std::current_exception();
     }
   }
@@ -59,6 +74,7 @@ void group_end() {
     const auto operations = std::exchange(group.operations, {});
     std::exception_ptr failure;
     detail::submit_all(operations, failure);
+    detail::see_to_progress(operations, failure);
     detail::wait_for_unowned(operations, failure);
     if (failure) std::rethrow_exception(failure);
   });

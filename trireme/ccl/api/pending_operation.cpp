@@ -57,6 +57,10 @@ void pending_operation::wait() {
   if (!settled_) settle();
 }
 
+void pending_operation::hand_over() {
+  if (submitted_ && !settled_) request_.hand_over();
+}
+
 void pending_operation::abandon() noexcept {
   if (!submitted_ || settled_) return;
   try {

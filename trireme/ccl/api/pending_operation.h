@@ -37,6 +37,8 @@ class pending_operation {
   static const std::shared_ptr<pending_operation>& complete();
 
   bool synchronous() const { return synchronous_; }
+  // Null once it is over and somebody has learnt how.
+  const core::Communicator* communicator() const { return communicator_.get(); }
 
   // Waits for the dependencies. Throws what they or the submission failed with.
   void submit();
@@ -46,6 +48,8 @@ class pending_operation {
   // Both throw what the operation failed with. Until it is submitted, test() is false and wait() throws.
   bool test();
   void wait();
+  // A worker carries it on, also where nobody waits.
+  void hand_over();
   // Waits if nobody has, and logs what it failed with.
   void abandon() noexcept;
 

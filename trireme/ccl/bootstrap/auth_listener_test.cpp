@@ -1,10 +1,13 @@
 // A listener in a hostile neighbourhood: thousands of strangers must not keep a job from starting.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <thread>
+#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/ccl/bootstrap/control.h"
@@ -47,6 +50,49 @@ TEST_F(Listener, LetsInWhoProvesTheSecret) {
   send_all(arrival->first.get(), "world", in(1000));
   EXPECT_EQ(recv_string(arrival->first.get(), 5, in(1000)), "hello");
   rank.join();
+}
+
+// Passes on what two ends say; what the second one says after its first `free_bytes` bytes, `delay` later.
+void relay(int from, int to, size_t free_bytes, milliseconds delay) {
+  const auto pass_on = [](int source, int sink) {
+    char bytes[256];
+    const size_t count = recv_some(source, bytes, sizeof bytes);
+    send_all(sink, {bytes, count}, in(5000));
+    return count;
+  };
+  size_t answered = 0;
+  try {
+    for (;;) {
+      if (wait_ready(from, POLLIN, in(5))) pass_on(from, to);
+      if (!wait_ready(to, POLLIN, in(5))) continue;
+      if (answered >= free_bytes) std::this_thread::sleep_for(std::exchange(delay, milliseconds(0)));
+      answered += pass_on(to, from);
+    }
+  } catch (const ConnectionLost&) {
+  }
+}
+
+// On a lossy network the listener's proof may take seconds to arrive, and by then it holds the connection for good.
+TEST_F(Listener, ASlowProofIsWaitedFor) {
+  UniqueFd door = listen_on("127.0.0.1", 0);
+  const uint16_t port = local_port(door.get());
+  std::thread between([&] {
+    ASSERT_TRUE(wait_ready(door.get(), POLLIN, in(5000)));
+    UniqueFd from(::accept4(door.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)), to = connect_stranger();
+    door.reset();  // whoever comes again does not get in
+    relay(from.get(), to.get(), kChallengeBytes, milliseconds(4000));
+  });
+  std::thread rank([&] {
+    UniqueFd fd = connect_proved({"127.0.0.1"}, port, secret_, Claim{job_, 4, 2, 0}, in(10000));
+    send_all(fd.get(), "hello", in(1000));
+  });
+  auto arrival = listener_.accept(in(5000));
+  ASSERT_TRUE(arrival.has_value());
+  AuthListener::confirm(arrival->first.get());
+  EXPECT_EQ(recv_string(arrival->first.get(), 5, in(20000)), "hello");
+  arrival.reset();
+  rank.join();
+  between.join();
 }
 
 TEST_F(Listener, ReturnsNothingWhenNobodyComes) {

@@ -13,9 +13,12 @@ namespace trireme::ccl {
 
 namespace {
 
-// How long a listener may take to show that it knows the secret. One that drops us under load closes the connection and is
-// tried again at once; this bounds the time lost to a stranger that accepts and says nothing.
-constexpr std::chrono::milliseconds kProofTimeout{3000};
+// How long a listener may take for its first word. One that drops us under load closes the connection and is tried again at once; this bounds the
+// time lost to a stranger that accepts and says nothing.
+constexpr std::chrono::milliseconds kFirstWordTimeout{3000};
+// And then to show that it knows the secret. It takes our answer as the end of it: whoever gives up after that leaves it with a connection that nobody
+// has, so this covers seven losses of its word in a row.
+constexpr std::chrono::milliseconds kProofTimeout{30000};
 
 Note receive_note(int fd, Deadline deadline) {
   const NoteHeader header = decode_note_header(recv_string(fd, kNoteHeaderBytes, deadline));
@@ -23,10 +26,12 @@ Note receive_note(int fd, Deadline deadline) {
 }
 
 void prove(int fd, const Secret& secret, const Claim& claim, Deadline deadline) {
-  const Deadline proof_deadline = Deadline::earlier(deadline, Deadline::after(kProofTimeout));
+  const Deadline first_deadline = Deadline::earlier(deadline, Deadline::after(kFirstWordTimeout));
   ClientHandshake handshake(secret, claim, random<Nonce>());
-  send_all(fd, handshake.hello(), proof_deadline);
-  send_all(fd, handshake.answer(recv_string(fd, kChallengeBytes, proof_deadline)), proof_deadline);
+  send_all(fd, handshake.hello(), first_deadline);
+  const std::string challenge = recv_string(fd, kChallengeBytes, first_deadline);
+  const Deadline proof_deadline = Deadline::earlier(deadline, Deadline::after(kProofTimeout));
+  send_all(fd, handshake.answer(challenge), proof_deadline);
   handshake.check_server(receive_note(fd, proof_deadline));
   // From here on it is our job's listener, and its owner may take the time it needs.
   const Note verdict = receive_note(fd, deadline);

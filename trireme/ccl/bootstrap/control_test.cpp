@@ -7,8 +7,10 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <functional>
 #include <thread>
 
@@ -123,9 +125,13 @@ TEST(Control, AWrongInvitationIsTheCallersError) {
 
 TEST(Control, MissingRanksAreNamedOnEveryRankThatCame) {
   auto store = make_memory_store();
-  auto errors = run_ranks(2, [&](int rank) { Control::meet(4, rank, *store, "key", in(rank == 0 ? 300 : 5000)); });
+  auto errors = run_ranks(2, [&](int rank) { Control::meet(4, rank, *store, "key", in(rank == 0 ? 2000 : 20000)); });
+  double waited_s = 0;
+  EXPECT_EQ(std::sscanf(errors[0].c_str(), "rank 0: waited %lf", &waited_s), 1) << errors[0];
+  EXPECT_GE(waited_s, 1.9);
+  EXPECT_LT(waited_s, 10);
   EXPECT_THAT(errors[0],
-              AllOf(HasSubstr("rank 0: waited 0.3 s"), HasSubstr("ranks 2, 3 did not come"), HasSubstr("TRIREME_IFACE")));
+              AllOf(HasSubstr(" s for 3 ranks to join; ranks 2, 3 did not come"), HasSubstr("TRIREME_IFACE")));
   EXPECT_THAT(errors[1], AllOf(HasSubstr("rank 1: "), HasSubstr("ranks 2, 3 did not come")));
 }
 
@@ -141,12 +147,18 @@ TEST(Control, WithoutRankZeroTheOthersSaySo) {
 
 TEST(Control, ARankThatDoesNotContributeIsNamedOnEveryOtherRank) {
   auto store = make_memory_store();
+  std::atomic<int> told{0};
   auto errors = run_ranks(4, [&](int rank) {
     auto control = Control::meet(4, rank, *store, "key", in(10000));
     if (rank == 1 || rank == 2) {
-      std::this_thread::sleep_for(milliseconds(1000));
-    } else {
-      control->allgather("", in(rank == 0 ? 200 : 5000));
+      while (told < 2) std::this_thread::sleep_for(milliseconds(5));
+      return;
+    }
+    try {
+      control->allgather("", in(rank == 0 ? 2000 : 20000));
+    } catch (const Error&) {
+      ++told;
+      throw;
     }
   });
   EXPECT_THAT(errors[0], HasSubstr("rank 0: bootstrap allgather #1: no word from ranks 1, 2"));
@@ -171,8 +183,18 @@ TEST(Control, ALostRankIsNamedOnEveryOtherRank) {
 // What an earlier incarnation may have left under the key, with the value that leads nowhere.
 class StaleKey : public ::testing::Test {
  protected:
+  using Duration = Deadline::Clock::duration;
+
+  // `meeting` makes what is stale, and returns how long the meeting took. The best of three: others use the machine.
+  static void expect_soon(const std::function<Duration()>& meeting) {
+    constexpr Duration kSoon = std::chrono::seconds(6);
+    Duration took = Duration::max();
+    for (int attempt = 0; attempt < 3 && took >= kSoon; ++attempt) took = std::min(took, meeting());
+    EXPECT_LT(took, kSoon);
+  }
+
   // Rank 1 finds the stale value first; rank 0 comes half a second later.
-  void expect_meeting_after(const std::string& stale) {
+  static Duration meeting_after(const std::string& stale) {
     auto store = make_memory_store();
     store->set("key", stale);
     const auto start = Deadline::Clock::now();
@@ -182,7 +204,7 @@ class StaleKey : public ::testing::Test {
       EXPECT_EQ(control->allgather(std::string(1, static_cast<char>('0' + rank)), in(10000)),
                 (std::vector<std::string>{"0", "1"}));
     }));
-    EXPECT_LT(Deadline::Clock::now() - start, std::chrono::seconds(6));
+    return Deadline::Clock::now() - start;
   }
 
   static Whereabouts stale_at(uint16_t port, uint32_t size = 2) {
@@ -190,42 +212,56 @@ class StaleKey : public ::testing::Test {
   }
 };
 
-TEST_F(StaleKey, Garbage) { expect_meeting_after("not an invitation"); }
-
-TEST_F(StaleKey, DeadPort) {
-  UniqueFd closed = listen_on("127.0.0.1", 0);
-  const uint16_t port = local_port(closed.get());
-  closed.reset();
-  expect_meeting_after(encode_invitation(stale_at(port)));
+TEST_F(StaleKey, Garbage) {
+  expect_soon([] { return meeting_after("not an invitation"); });
 }
 
-TEST_F(StaleKey, AnotherWorldSize) { expect_meeting_after(Control::text_of(*Control::invite(3))); }
+TEST_F(StaleKey, DeadPort) {
+  expect_soon([] {
+    UniqueFd closed = listen_on("127.0.0.1", 0);
+    const uint16_t port = local_port(closed.get());
+    closed.reset();
+    return meeting_after(encode_invitation(stale_at(port)));
+  });
+}
+
+TEST_F(StaleKey, AnotherWorldSize) {
+  expect_soon([] { return meeting_after(Control::text_of(*Control::invite(3))); });
+}
 
 TEST_F(StaleKey, AStrangersListenerThatSaysNothing) {
-  UniqueFd stranger = listen_on("127.0.0.1", 0);
-  expect_meeting_after(encode_invitation(stale_at(local_port(stranger.get()))));
+  expect_soon([] {
+    UniqueFd stranger = listen_on("127.0.0.1", 0);
+    return meeting_after(encode_invitation(stale_at(local_port(stranger.get()))));
+  });
 }
 
 TEST_F(StaleKey, AnotherJobOfOursListensThereNow) {
-  auto other = Control::invite(2);
-  std::thread host([&] { EXPECT_THROW(Control::serve(other, in(1500)), Timeout); });
-  expect_meeting_after(encode_invitation(stale_at(other->whereabouts.port)));
-  host.join();
+  expect_soon([] {
+    auto other = Control::invite(2);
+    std::thread host([&] { EXPECT_THROW(Control::serve(other, in(1500)), Timeout); });
+    const Duration took = meeting_after(encode_invitation(stale_at(other->whereabouts.port)));
+    host.join();
+    return took;
+  });
 }
 
 TEST_F(StaleKey, AnOldRankZeroThatStillWaitsForOthers) {
-  auto old = Control::invite(2);
-  std::atomic<bool> over{false};
-  // It lets rank 1 in, but the meeting is never complete: the listener confirms and says no more.
-  std::thread host([&] {
-    auto arrival = old->listener->accept(in(3000));
-    ASSERT_TRUE(arrival.has_value());
-    AuthListener::confirm(arrival->first.get());
-    while (!over) std::this_thread::sleep_for(milliseconds(5));
+  expect_soon([] {
+    auto old = Control::invite(2);
+    std::atomic<bool> over{false};
+    // It lets rank 1 in, but the meeting is never complete: the listener confirms and says no more.
+    std::thread host([&] {
+      auto arrival = old->listener->accept(in(3000));
+      ASSERT_TRUE(arrival.has_value());
+      AuthListener::confirm(arrival->first.get());
+      while (!over) std::this_thread::sleep_for(milliseconds(5));
+    });
+    const Duration took = meeting_after(Control::text_of(*old));
+    over = true;
+    host.join();
+    return took;
   });
-  expect_meeting_after(Control::text_of(*old));
-  over = true;
-  host.join();
 }
 
 TEST(Control, ASecondClaimantIsRefusedAndHarmsNobody) {
@@ -234,7 +270,7 @@ TEST(Control, ASecondClaimantIsRefusedAndHarmsNobody) {
   expect_no_errors(run_ranks(3, [&](int rank) {
     if (rank == 2) {
       // Rank 1 has joined by now; somebody else claims to be it.
-      std::this_thread::sleep_for(milliseconds(200));
+      std::this_thread::sleep_for(milliseconds(1500));
       try {
         Control::meet(3, 1, *store, "key", in(2000));
       } catch (const Timeout& timeout) {

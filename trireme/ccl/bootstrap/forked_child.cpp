@@ -1,6 +1,7 @@
 #include "trireme/ccl/bootstrap/forked_child.h"
 
 #include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,7 +23,16 @@ struct Registry {
 
   std::mutex mutex;
   std::vector<int> fds;
+  struct Foreign {
+    int fd;
+    dev_t device;
+    ino_t inode;
+  };
+  std::vector<Foreign> foreign;
 };
+
+// A socket's inode is its own as long as it exists.
+bool is_socket(int fd, struct stat& status) { return ::fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode); }
 
 // Asked for in every operation, so not behind registry().
 constinit std::atomic<unsigned> generation{0};
@@ -40,11 +50,16 @@ Registry& registry() {
 void Registry::before_fork() { registry().mutex.lock(); }
 void Registry::in_parent() { registry().mutex.unlock(); }
 
-// Only what is safe between fork() and exec() of a process with threads: close() and plain memory, no allocation.
+// Only what is safe between fork() and exec() of a process with threads: close(), fstat() and plain memory, no allocation.
 void Registry::in_child() {
   Registry& self = registry();
   for (int fd : self.fds) ::close(fd);
+  for (const Foreign& socket : self.foreign) {
+    struct stat now {};
+    if (is_socket(socket.fd, now) && now.st_dev == socket.device && now.st_ino == socket.inode) ::close(socket.fd);
+  }
   self.fds.clear();
+  self.foreign.clear();
   generation.fetch_add(1, std::memory_order_relaxed);
   self.mutex.unlock();
 }
@@ -64,6 +79,14 @@ void register_fd(int fd) {
   Registry& self = registry();
   std::lock_guard lock(self.mutex);
   self.fds.push_back(fd);
+}
+
+void register_foreign_socket(int fd) {
+  struct stat status {};
+  if (!is_socket(fd, status)) return;
+  Registry& self = registry();
+  std::lock_guard lock(self.mutex);
+  self.foreign.push_back({fd, status.st_dev, status.st_ino});
 }
 
 void unregister_fd(int fd) {

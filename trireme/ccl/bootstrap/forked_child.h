@@ -16,6 +16,9 @@ void unregister_fd(int fd);
 // Closes a registered descriptor with no moment at which a fork could copy it unregistered.
 void close_registered_fd(int fd);
 
+// One that somebody else closes, unannounced: a child closes the number only as long as it is that socket. Nothing happens where it is none.
+void register_foreign_socket(int fd);
+
 // Owns a registered descriptor. In a forked child it is empty: get() is -1 and nothing is closed twice, whatever the number
 // has been reused for since.
 class ProcessFd {

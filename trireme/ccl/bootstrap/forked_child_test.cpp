@@ -54,6 +54,25 @@ TEST(ProcessFd, MovesAndReleases) {
   EXPECT_TRUE(in_child([&] { return is_open(number); }));  // no longer ours to close
 }
 
+TEST(ForeignSocket, IsClosedInTheChildAsLongAsTheNumberIsThatSocket) {
+  int pair[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+  register_foreign_socket(pair[0]);
+  EXPECT_TRUE(in_child([&] { return !is_open(pair[0]) && is_open(pair[1]); }));
+  const int number = pair[0];
+  ::close(pair[0]);
+  UniqueFd other = open_something();  // gets the number
+  ASSERT_EQ(other.get(), number);
+  EXPECT_TRUE(in_child([&] { return is_open(number); }));
+  ::close(pair[1]);
+}
+
+TEST(ForeignSocket, WhatIsNoSocketIsLeftAlone) {
+  UniqueFd file = open_something();
+  register_foreign_socket(file.get());
+  EXPECT_TRUE(in_child([&] { return is_open(file.get()); }));
+}
+
 TEST(ProcessFd, ClosesOnDestruction) {
   int number;
   {

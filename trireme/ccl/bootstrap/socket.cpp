@@ -168,6 +168,10 @@ static constexpr int kBulkUnsentBytes = 256 << 10;
 // A lost probe must not end a connection that is idle. On a light one something is sent all the time.
 static constexpr int kLeastBulkProbes = 3;
 
+// The kernel counts from where it first sends something again: up to a heartbeat after the last word (an eighth of the time, see
+// peers.cpp), and 400 ms, for its loss probe and then its RTO, of 200 ms each. 200 ms are left for the news to spread.
+static int user_timeout(int timeout_ms) { return std::max({1, timeout_ms / 2, timeout_ms - timeout_ms / 8 - 600}); }
+
 void tune_connection(int fd, std::chrono::milliseconds peer_timeout, Traffic traffic) {
   const int timeout_ms = static_cast<int>(std::clamp<long long>(peer_timeout.count(), 1, 1 << 30));
   // Whole seconds are the kernel's unit. Probes start at a third of the time and go out every second (a long timeout: up to
@@ -181,7 +185,7 @@ void tune_connection(int fd, std::chrono::milliseconds peer_timeout, Traffic tra
   bool ok = set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1) && set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1) &&
             set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, idle_s) && set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, interval_s) &&
             set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, probes) &&
-            set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, bulk ? 0 : timeout_ms) &&
+            set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, bulk ? 0 : user_timeout(timeout_ms)) &&
             (!bulk || set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kBulkUnsentBytes));
   if (!ok) throw IoError(errno_message("setsockopt", errno));
 }

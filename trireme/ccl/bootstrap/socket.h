@@ -43,13 +43,14 @@ bool is_lost(int fd);
 // Whether bytes that were sent have not come to the peer's host yet. No longer so when the connection has failed.
 bool has_unacknowledged(int fd);
 
-// What the connection is for decides how a silent cut is seen; either way it is seen after about `peer_timeout` (bulk: at least 4 s), not
-// before.
-//   light  short messages that the peer reads soon. Keepalive when idle, TCP_USER_TIMEOUT while bytes are unacknowledged. With a timeout of
-//          few seconds there is one probe: the user sends something now and then.
+// What the connection is for decides how a silent cut is seen.
+//   light  short messages that the peer reads soon. Keepalive when idle, TCP_USER_TIMEOUT while bytes are unacknowledged: a cut is seen within
+//          `peer_timeout` (from 2 s on) of the last word, and not before two thirds of it. With a timeout of few seconds there is one
+//          probe: the user sends something now and then.
 //   bulk   may fill the peer's window. TCP_USER_TIMEOUT would also end a connection whose peer is stopped but alive (the kernel counts
-//          the time the window stays closed), so only keepalive is set; a cut in mid-transfer must be seen on a light connection
-//          beside it. Little waits in the kernel unsent, so that a short message gets through between long ones.
+//          the time the window stays closed), so only keepalive is set: a cut is seen after about `peer_timeout`, at least 4 s, and not
+//          before; in mid-transfer it must be seen on a light connection beside it. Little waits in the kernel unsent, so that a short
+//          message gets through between long ones.
 enum class Traffic { light, bulk };
 void tune_connection(int fd, std::chrono::milliseconds peer_timeout, Traffic traffic = Traffic::light);
 

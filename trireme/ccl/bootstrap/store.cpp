@@ -1,10 +1,7 @@
 #include "trireme/ccl/bootstrap/store.h"
 
-#include <algorithm>
-#include <chrono>
 #include <map>
 #include <mutex>
-#include <thread>
 
 #include "trireme/base/error.h"
 
@@ -54,18 +51,6 @@ class CallbackStore : public Store {
 };
 
 }  // namespace
-
-std::string wait_for_key(Store& store, const std::string& key, Deadline deadline) {
-  // Quick at first, because ranks start together; then gentle to a store that serves thousands.
-  std::chrono::milliseconds pause{1};
-  for (;;) {
-    if (std::string value = store.try_get(key, deadline); !value.empty()) return value;
-    if (deadline.passed())
-      throw Timeout(str("nobody has set the key '", key, "' in time; is the rank that sets it running?"));
-    std::this_thread::sleep_for(pause);
-    pause = std::min(2 * pause, std::chrono::milliseconds(20));
-  }
-}
 
 std::shared_ptr<Store> make_memory_store() { return std::make_shared<MemoryStore>(); }
 

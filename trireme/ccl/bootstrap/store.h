@@ -21,9 +21,6 @@ class Store {
   virtual std::string try_get(const std::string& key, Deadline deadline) = 0;
 };
 
-// Waits for a key. Throws Timeout naming the key.
-std::string wait_for_key(Store& store, const std::string& key, Deadline deadline);
-
 std::shared_ptr<Store> make_memory_store();
 std::shared_ptr<Store> make_callback_store(std::function<std::string(const std::string&)> get,
                                            std::function<void(const std::string&, const std::string&)> set);

@@ -46,22 +46,6 @@ TEST(CallbackStore, AsksTheFunctions) {
   EXPECT_EQ(last, "b=c");
 }
 
-TEST(WaitForKey, WaitsAndNamesTheKeyThatDidNotCome) {
-  auto store = make_memory_store();
-  std::thread setter([&] {
-    std::this_thread::sleep_for(milliseconds(50));
-    store->set("key", "value");
-  });
-  EXPECT_EQ(wait_for_key(*store, "key", in(5000)), "value");
-  setter.join();
-  try {
-    wait_for_key(*store, "other", in(30));
-    FAIL();
-  } catch (const Timeout& timeout) {
-    EXPECT_THAT(timeout.what(), HasSubstr("'other'"));
-  }
-}
-
 TEST(TcpStore, ClientsAndServerShareValues) {
   StoreAddress address;
   auto server = make_tcp_store_server("", address);

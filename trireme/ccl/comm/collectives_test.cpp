@@ -317,6 +317,26 @@ TEST_P(Collectives, HandedOverAndTold) {
   });
 }
 
+// What on_start writes is what is reduced, and the operation before it is complete by then.
+TEST_P(Collectives, PreparedWhenItStarts) {
+  run([](Communicator& comm) {
+    for (size_t count : {size_t{3}, size_t{40001}, size_t{300007}}) {
+      std::vector<float> first = input(comm.rank(), count), second(count), expected = total(comm.size(), count);
+      auto owner = std::make_shared<int>(1);
+      Operation before = make(OpKind::allreduce, count), op = make(OpKind::allreduce, count);
+      before.send_buffer = before.recv_buffer = first.data();
+      op.send_buffer = op.recv_buffer = second.data();
+      op.on_start = [&, owner] { second = first; };
+      Request earlier = comm.submit(std::move(before)), request = comm.submit(std::move(op));
+      request.wait();
+      for (float& sum : expected) sum *= static_cast<float>(comm.size());
+      EXPECT_EQ(second, expected);
+      EXPECT_EQ(owner.use_count(), 1) << "what it held is let go";
+      earlier.wait();
+    }
+  });
+}
+
 TEST_P(Collectives, MessagesInAnyOrder) {
   run([](Communicator& comm) {
     for (size_t count : {size_t{0}, size_t{10}, size_t{5000}, size_t{200000}}) {

@@ -6,10 +6,12 @@
 #include "trireme/base/env.h"
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
+#include "trireme/ccl/algorithms/choice.h"
 #include "trireme/ccl/comm/creation.h"
 #include "trireme/ccl/comm/exchange_cards.h"
 #include "trireme/ccl/comm/workers.h"
 #include "trireme/ccl/node/shared_heap.h"
+#include "trireme/cpu/isa.h"
 
 namespace trireme::ccl {
 
@@ -50,9 +52,21 @@ Communicator::~Communicator() {
     new std::shared_ptr<CommunicatorState>(std::move(state_));
     return;
   }
-  if (env::flag("TRIREME_REPORT")) log(LogLevel::error, state_->report());
+  if (state_->reports()) log(LogLevel::error, state_->report());
   state_->close();
 }
+
+namespace {
+
+// Throws InvalidArgument for what is wrong in variables that are needed later, where it would end the communicator.
+void check_environment() {
+  Workers::check_settings();
+  env::flag("TRIREME_REPORT");
+  cpu::isa();
+  AlgorithmChoices{};
+}
+
+}  // namespace
 
 std::shared_ptr<Communicator> Communicator::create(int size, int rank, std::shared_ptr<Store> store, const CommunicatorOptions& options) {
   if (size < 1) throw InvalidArgument(str("size = ", size, ": a communicator has at least one rank"));
@@ -61,7 +75,7 @@ std::shared_ptr<Communicator> Communicator::create(int size, int rank, std::shar
   env::warn_about_unknown();
   env::text("CCL_UNORDERED_COLL");  // refuses what would give wrong results
   for (const char* checked : {"CCL_ATL_TRANSPORT", "CCL_PROCESS_LAUNCHER"}) env::text(checked);
-  Workers::check_settings();
+  check_environment();
   Deadline deadline = connect_deadline(options);
   auto alone = size == 1 && !store ? make_memory_store() : nullptr;
   auto control = Control::meet(size, rank, store ? *store : *alone, "trireme/" + options.name, deadline);
@@ -69,7 +83,7 @@ std::shared_ptr<Communicator> Communicator::create(int size, int rank, std::shar
 }
 
 std::vector<std::shared_ptr<Communicator>> Communicator::create_threads(int size, const CommunicatorOptions& options) {
-  Workers::check_settings();
+  check_environment();
   std::vector<std::shared_ptr<Communicator>> communicators;
   for (auto& state : build_thread_communicators(size, options)) communicators.emplace_back(new Communicator(std::move(state)));
   return communicators;

@@ -9,7 +9,6 @@
 #include "trireme/base/env.h"
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
-#include "trireme/ccl/algorithms/choice.h"
 #include "trireme/ccl/bootstrap/forked_child.h"
 #include "trireme/ccl/bootstrap/socket.h"
 #include "trireme/ccl/comm/debug_signal.h"
@@ -29,10 +28,17 @@ void raise_descriptor_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// A forked child that keeps the launcher's channel open keeps mpirun from seeing that its rank has died.
+bool is_unset_or(const char* name, const char* value) {
+  const char* set = std::getenv(name);
+  return set == nullptr || std::string_view(set) == value;
+}
+
+// A forked child that keeps the launcher's channel open keeps mpirun from seeing that its rank has died. RANK and WORLD_SIZE may have been made of
+// PMI_RANK and PMI_SIZE; the workers of a torchrun below mpirun, which have others, do not inherit the channel, and its number is something else's there.
 void keep_launcher_channel_to_ourselves() {
-  const char* channel = std::getenv("PMI_FD");
-  if (channel && std::atoi(channel) > 2) register_fd(std::atoi(channel));
+  const char *channel = std::getenv("PMI_FD"), *rank = std::getenv("PMI_RANK"), *size = std::getenv("PMI_SIZE");
+  if (!channel || !rank || !size || std::getenv("TORCHELASTIC_RUN_ID")) return;
+  if (is_unset_or("RANK", rank) && is_unset_or("WORLD_SIZE", size)) register_foreign_socket(std::atoi(channel));
 }
 
 CommunicatorOptions with_defaults(CommunicatorOptions options) {
@@ -95,7 +101,6 @@ std::shared_ptr<CommunicatorState> build_communicator(std::unique_ptr<Control> c
                                                       Deadline deadline) {
   static const bool once = (raise_descriptor_limit(), keep_launcher_channel_to_ourselves(), true);
   static_cast<void>(once);
-  reload_algorithm_choices();
   std::string label = options.host_label.empty() ? env::text("TRIREME_HOST") : options.host_label;
   Meeting meeting = meet_locally(*control, label, deadline);
   CommunicatorParts parts;
@@ -128,7 +133,6 @@ std::shared_ptr<CommunicatorState> build_communicator(std::unique_ptr<Control> c
 
 std::vector<std::shared_ptr<CommunicatorState>> build_thread_communicators(int size, const CommunicatorOptions& options) {
   if (size < 1 || size > kMaxLocalRanks) throw InvalidArgument(str("size = ", size, ": threads as ranks may be 1 to ", kMaxLocalRanks));
-  reload_algorithm_choices();
   Segment segment = Segment::create(size, env::bytes("TRIREME_SEGMENT_BYTES"), true);
   std::vector<LocalPeer> members;
   for (int rank = 0; rank < size; ++rank) members.push_back({rank, getpid(), ""});

@@ -72,10 +72,12 @@ void CommunicatorState::fail(const std::exception_ptr& error) {
   PoisonNote note = PoisonNote::from(error);
   if (note.kind == PoisonNote::peer_lost || note.kind == PoisonNote::io_error) await_first_cause();
   poison(std::move(note), -1);
-  node_->await_others(kWritersEnd, kReadersEnd);
+  await_users_of_buffers();
   engine_.fail(this->error());
   messenger_->forget_all();
 }
+
+void CommunicatorState::await_users_of_buffers() const { node_->await_others(kWritersEnd, kReadersEnd); }
 
 // A connection that breaks may belong to a rank that has ended because another was lost, and word of that one may be a little slower.
 void CommunicatorState::await_first_cause() {

@@ -12,9 +12,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
+#include <mutex>
 #include <stdexcept>
 
 #include "trireme/base/error.h"
+#include "trireme/ccl/comm/test_operations.h"
 #include "trireme/ccl/comm/test_world.h"
 
 namespace trireme::ccl {
@@ -25,29 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 class Failures : public testing::TestWithParam<Wiring> {};
 
-Operation allreduce_of(std::vector<float>& data) {
-  Operation op;
-  op.kind = OpKind::allreduce;
-  op.type = DataType::float32;
-  op.count = data.size();
-  op.send_buffer = op.recv_buffer = data.data();
-  return op;
-}
-
 Operation barrier_op() { return Operation{}; }
-
-// The message of what an operation fails with, or "" when it does not.
-template <class Expected>
-std::string failure_of(Communicator& comm, Operation op) {
-  try {
-    comm.submit(std::move(op)).wait();
-  } catch (const Expected& error) {
-    return error.what();
-  }
-  return "";
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // Rank 1 calls something else; everybody learns that ranks disagree, and nobody hangs or crashes.
 void expect_mismatch(int ranks, Wiring wiring, const std::function<Operation(int rank, std::vector<float>&)>& make, const std::string& mention) {
@@ -147,10 +128,12 @@ TEST_P(Failures, AlltoallCountsThatDisagree) {
 
 TEST_P(Failures, ADeadlineNamesWhoDidNotCome) {
   std::atomic<int> late{0};
+  std::once_flag begun;
+  Clock::time_point first;
   on_world(3, GetParam(), [&](Communicator& comm) {
     std::vector<float> data(10, 1.0f);
     Operation op = allreduce_of(data);
-    op.timeout = milliseconds(300);
+    op.timeout = milliseconds(1000);
     if (comm.rank() == 2) {
       // Comes only when the others have given up.
       while (late < 2) std::this_thread::sleep_for(milliseconds(5));
@@ -160,11 +143,13 @@ TEST_P(Failures, ADeadlineNamesWhoDidNotCome) {
       EXPECT_FALSE(text.empty());
       return;
     }
+    // The first whose time is up tells the other, who may have begun later.
+    std::call_once(begun, [&] { first = Clock::now(); });
     auto start = Clock::now();
     std::string text = failure_of<Timeout>(comm, op);
-    auto took = Clock::now() - start;
-    EXPECT_GE(took, milliseconds(250));
-    EXPECT_LT(took, milliseconds(10000));
+    auto end = Clock::now();
+    EXPECT_GE(end - first, milliseconds(950));
+    EXPECT_LT(end - start, milliseconds(10000));
     EXPECT_TRUE(contains(text, "rank 2") || contains(text, "have not called it: 2")) << text;
     ++late;
   });
@@ -177,7 +162,7 @@ TEST(Deadlines, NameEveryRankThatDidNotCome) {
     on_ranks(2, [&](int rank) {
       std::vector<float> data(count, 1.0f);
       Operation op = allreduce_of(data);
-      op.timeout = milliseconds(500);
+      op.timeout = milliseconds(2000);
       std::string text = failure_of<Timeout>(*world[rank], op);
       EXPECT_TRUE(contains(text, "waiting for rank 2, rank 3, of which nothing has come yet")) << text;
     });
@@ -195,7 +180,7 @@ TEST_P(Failures, ADeadlineCountsWhileAnotherOperationHasItsTurn) {
     std::vector<float> data(60000, 1.0f);
     Operation patient = allreduce_of(data), hurried = barrier_op();
     patient.timeout = milliseconds(60000);
-    hurried.timeout = milliseconds(300);
+    hurried.timeout = milliseconds(1000);
     auto start = Clock::now();
     Request first = comm.submit(std::move(patient));
     std::string text = failure_of<Timeout>(comm, std::move(hurried));
@@ -227,61 +212,6 @@ TEST_P(Failures, AbortUnblocksEverybody) {
   aborter.join();
   EXPECT_THROW(world[2]->submit(barrier_op()), Aborted);
   EXPECT_NE(world[0]->error(), nullptr);
-}
-
-TEST_P(Failures, LeavingIsNoErrorUntilItIsMissed) {
-  auto world = make_world(3, GetParam(), [] {
-    CommunicatorOptions options;
-    options.timeout = milliseconds(20000);
-    return options;
-  }());
-  std::atomic<bool> gone{false};
-  std::atomic<int> talked{0};
-  on_ranks(3, [&](int rank) {
-    std::vector<float> data(1000, 1.0f);
-    world[rank]->submit(allreduce_of(data)).wait();
-    EXPECT_EQ(data[0], 3.0f);
-    if (rank == 1) {
-      world[rank].reset();
-      gone = true;
-      return;
-    }
-    while (!gone) std::this_thread::sleep_for(milliseconds(1));
-    // The two that remain can still talk to each other.
-    float value = 7;
-    Operation message;
-    message.kind = rank == 0 ? OpKind::send : OpKind::recv;
-    message.type = DataType::float32;
-    message.count = 1;
-    message.peer = 2 - rank;
-    message.send_buffer = message.recv_buffer = &value;
-    world[rank]->submit(message).wait();
-    ++talked;
-    while (talked < 2) std::this_thread::sleep_for(milliseconds(1));
-    std::string text = failure_of<PeerLost>(*world[rank], allreduce_of(data));
-    EXPECT_TRUE(contains(text, "rank 1 has left")) << text;
-  });
-}
-
-Operation message_op(OpKind kind, int peer, std::vector<float>& data) {
-  Operation op = allreduce_of(data);
-  op.kind = kind;
-  op.peer = peer;
-  return op;
-}
-
-// Nobody would carry it out any more: whoever still waits for it learns that.
-TEST_P(Failures, ClosingEndsWhatIsPending) {
-  auto world = make_world(2, GetParam());
-  std::vector<float> data(100000, 1.0f);
-  Request receive = world[0]->submit(message_op(OpKind::recv, 1, data));
-  std::thread waiter([&] { EXPECT_THROW(receive.wait(), Aborted); });
-  std::this_thread::sleep_for(milliseconds(20));
-  world[0].reset();
-  waiter.join();
-  EXPECT_THROW(receive.test(), Aborted);
-  // It left in good order.
-  EXPECT_EQ(world[1]->error(), nullptr);
 }
 
 // The others count on it, so they must learn of it rather than go on with what is not there.
@@ -351,7 +281,10 @@ TEST_P(Failures, AReceiveThatWaitsDelaysNoBlockingCall) {
       Request receive = comm.submit(message_op(OpKind::recv, 1 - comm.rank(), incoming));
       receive.hand_over();
       std::this_thread::sleep_for(milliseconds(50));
-      EXPECT_LT(median_of_blocking_calls(comm), before + 30);
+      // The best of three: others use the machine. Both ranks make the same calls.
+      double after = std::numeric_limits<double>::max();
+      for (int attempt = 0; attempt < 3; ++attempt) after = std::min(after, median_of_blocking_calls(comm));
+      EXPECT_LT(after, before + 30);
       comm.submit(message_op(OpKind::send, 1 - comm.rank(), outgoing)).wait();
       receive.wait();
       EXPECT_EQ(incoming[1], 5.0f);
@@ -458,6 +391,12 @@ TEST_P(Failures, AForkedChildLeavesItsParentsCommunicatorAlone) {
 INSTANTIATE_TEST_SUITE_P(Wirings, Failures,
                          testing::Values(Wiring::threads, Wiring::staged, Wiring::processes, Wiring::two_hosts, Wiring::all_apart),
                          [](const auto& info) { return name_of(info.param); });
+
+// A wrong value must not wait until it would end the program in a destructor.
+TEST(Environment, IsReadWhenACommunicatorIsMade) {
+  ScopedEnv wrong("TRIREME_REPORT", "2");
+  EXPECT_THROW(make_world(2, Wiring::threads), InvalidArgument);
+}
 
 // ---- arguments
 

@@ -187,6 +187,7 @@ void CommunicatorState::close() {
     for (int peer = 0; peer < node_->size(); ++peer) {
       if (peer != node_->rank()) node_->notify(peer);
     }
+    if (!messages_.empty()) await_users_of_buffers();  // an offer may just be taken up
   }
   if (control_) {
     for (int rank = 0; rank < topology_.size(); ++rank) {
@@ -223,6 +224,10 @@ void CommunicatorState::end_pending() {
     poisoned_.store(true, std::memory_order_release);
     engine_.fail(poison_);
     messenger_->forget_all();
+  }
+  {
+    std::lock_guard lock(inbox_mutex_);
+    ended_ = true;
   }
   poll();
 }

@@ -37,11 +37,25 @@ class LocalReader final : public DirectReader {
     offer.region = view.region;
     offer.readable = node_.memory().reachable(view);
   }
+  // A rank that leaves takes its memory along. It shows that it leaves before it gives the memory back, so what was read until then is whole.
   void read(int peer, const LinkFrame& offer, void* data) override {
-    node_.memory().read(topology_.local[peer], {offer.address, offer.bytes, offer.region, 0}, 0, data, offer.bytes);
+    check_present(peer);
+    try {
+      node_.memory().read(topology_.local[peer], {offer.address, offer.bytes, offer.region, 0}, 0, data, offer.bytes);
+    } catch (const IoError&) {
+      check_present(peer);
+      throw;
+    }
+    check_present(peer);
   }
 
  private:
+  void check_present(int peer) const {
+    // After the flag that read_from_peers raised: either this sees the rank leave, or who leaves sees the flag.
+    if (node_.segment().progress(topology_.local[peer]).value.load(std::memory_order_seq_cst) != kLeft) return;
+    throw PeerLost(peer, str("rank ", topology_.rank, ": rank ", peer, " has left the communicator before its message was taken"));
+  }
+
   Node& node_;
   const Topology& topology_;
 };
@@ -107,11 +121,12 @@ CommunicatorState::CommunicatorState(CommunicatorParts parts)
   // Polling pays only while every rank of the host has a core to itself. Ranks that were bound apart have their masks together.
   long long spins = env::integer("CCL_SPIN_COUNT");
   bool crowded = node_->size() > cpu::granted_cores(other_processes(local_peers_));
-  context_.emplace(CommContext{engine_, *node_, *messenger_, topology_, WayChooser(way_by_hand(), !crowded), {}});
+  context_.emplace(CommContext{engine_, *node_, *messenger_, topology_, WayChooser(way_by_hand(), !crowded), {}, {}});
   spin_rounds_ = spins >= 0 ? static_cast<int>(spins) : crowded ? 20 : 2000;
   spin_by_time_ = spins < 0 && !crowded;
   at_once_rounds_ = std::min(spin_rounds_, 500);
   offload_ = env::flag("CCL_WORKER_OFFLOAD");
+  reports_ = env::flag("TRIREME_REPORT");
 }
 
 CommunicatorState::~CommunicatorState() = default;
@@ -133,10 +148,11 @@ RequestPtr CommunicatorState::submit(Operation&& op) {
   if (poisoned_.load(std::memory_order_acquire) || node_->poisoned()) std::rethrow_exception(error());
   bool caller_waits = op.caller_waits;
   RequestPtr request;
-  if (fits_inline(topology_, op) && pending_.load(std::memory_order_acquire) == 0 && try_drive()) {
+  if (fits_inline(*context_, op) && pending_.load(std::memory_order_acquire) == 0 && try_drive()) {
     bool done = false;
     {
       const Turn turn(*this);
+      if (poisoned_.load(std::memory_order_acquire)) std::rethrow_exception(error());  // closed meanwhile
       try {
         done = run_at_once(op, request);
       } catch (...) {  // also what a custom reduction throws
@@ -157,6 +173,7 @@ RequestPtr CommunicatorState::submit(Operation&& op) {
 bool CommunicatorState::run_at_once(Operation& op, RequestPtr& request) {
   OpContext run(*context_, op, last_number_ + 1);
   if (pending_.load(std::memory_order_acquire) != 0 || !run.may_enter_now()) return false;
+  if (auto prepare = std::exchange(op.on_start, nullptr)) prepare();
   ++last_number_;
   show_payload(run);
   // A peer that is on its way is here before a pause would be over: 140 cycles on recent processors.
@@ -177,13 +194,14 @@ bool CommunicatorState::run_at_once(Operation& op, RequestPtr& request) {
 
 RequestPtr CommunicatorState::make_request(Operation& op) {
   auto timeout = op.timeout.count() > 0 ? op.timeout : options_.timeout;
-  pending_.fetch_add(1, std::memory_order_acq_rel);
+  pending_.fetch_add(1, std::memory_order_seq_cst);
   return std::make_shared<RequestState>(shared_from_this(), std::move(op), Deadline::after(timeout));
 }
 
 RequestPtr CommunicatorState::enqueue(Operation& op) {
-  RequestPtr request = make_request(op);
   std::lock_guard lock(inbox_mutex_);
+  if (ended_) std::rethrow_exception(error());
+  RequestPtr request = make_request(op);
   inbox_.push_back(request);
   inbox_size_.store(inbox_.size(), std::memory_order_seq_cst);
   return request;
@@ -208,7 +226,7 @@ void CommunicatorState::call_for_progress(RequestState& request) {
   bool can_wait = small || blocking_streak_.load(std::memory_order_relaxed) >= 4;
   if (!offload_) return;
   if (!can_wait) Workers::instance().call(shared_from_this());
-  else if (!looked_after.load(std::memory_order_acquire)) Workers::instance().look_after(shared_from_this());
+  else if (!looked_after.load(std::memory_order_seq_cst)) Workers::instance().look_after(shared_from_this());
 }
 
 bool CommunicatorState::wait(RequestState& request, Deadline deadline) {
@@ -278,12 +296,12 @@ bool CommunicatorState::drive_briefly() {
 
 void CommunicatorState::stop_driving() {
   // An answer that a peer waits for may still be queued when our own operation is complete.
-  unsent_.store(!engine_.failure() && messenger_->unsent(), std::memory_order_release);
+  unsent_.store(!engine_.failure() && messenger_->unsent(), std::memory_order_seq_cst);
   driving_.store(false, std::memory_order_seq_cst);
   if (blocked_.load(std::memory_order_seq_cst) != 0) {
     std::lock_guard lock(wait_mutex_);
     wait_changed_.notify_all();
-  } else if (has_work() && offload_ && !looked_after.load(std::memory_order_acquire)) {
+  } else if (has_work() && offload_ && !looked_after.load(std::memory_order_seq_cst)) {
     Workers::instance().look_after(shared_from_this());
   }
 }
@@ -336,6 +354,7 @@ bool CommunicatorState::start_next_collective() {
 
 void CommunicatorState::start(const RequestPtr& request) {
   try {
+    if (auto prepare = std::exchange(request->op.on_start, nullptr)) prepare();
     request->task = is_message(request->op) ? point_to_point(*request) : collective(*request);
     node_->read_from_peers([&] { request->task.start(); });
   } catch (...) {
@@ -421,6 +440,7 @@ void CommunicatorState::finish(const RequestPtr& request, std::exception_ptr err
   }
   request->run.reset();
   request->task = Task();
+  request->op.on_start = nullptr;
   if (auto tell = std::exchange(request->op.on_finished, nullptr)) tell(request->error);
   pending_.fetch_sub(1, std::memory_order_acq_rel);
   request->finished.store(true, std::memory_order_seq_cst);

@@ -87,6 +87,8 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   const CommunicatorOptions& options() const { return options_; }
   std::string describe() const;
   std::string report();
+  // TRIREME_REPORT
+  bool reports() const { return reports_; }
 
   // Null: it is complete already.
   RequestPtr submit(Operation&& op);
@@ -106,7 +108,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   // How many communicators this process had made before.
   size_t creation_number() const { return creation_number_; }
   bool closed() const { return closing_.load(std::memory_order_acquire); }
-  bool has_work() const { return pending_.load(std::memory_order_acquire) != 0 || unsent_.load(std::memory_order_acquire); }
+  bool has_work() const { return pending_.load(std::memory_order_seq_cst) != 0 || unsent_.load(std::memory_order_seq_cst); }
   bool try_drive() {
     if (driving_.exchange(true, std::memory_order_acquire)) return false;
     turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // only who has the turn writes it
@@ -152,6 +154,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   void end(const RequestPtr& request);
   void finish(const RequestPtr& request, std::exception_ptr error);
   void fail(const std::exception_ptr& error);
+  void await_users_of_buffers() const;
   void await_first_cause();
   void end_collective_under_way();
   void end_pending();
@@ -199,6 +202,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   // Submitted, not yet seen by the driver.
   std::mutex inbox_mutex_;
   std::vector<RequestPtr> inbox_;
+  bool ended_ = false;  // nobody will look into it again
   std::atomic<size_t> inbox_size_{0};
 
   // The driver's.
@@ -222,6 +226,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::condition_variable wait_changed_;
   std::atomic<int> blocking_streak_{0};
   bool offload_ = true;
+  bool reports_ = false;
 
   // For reports.
   std::mutex report_mutex_;

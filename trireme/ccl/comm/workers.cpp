@@ -140,8 +140,8 @@ void Workers::run(Worker& worker, int cpu) {
     if (serve(worker)) last_work = Clock::now();
     std::erase_if(worker.clients, [](const Client& client) { return client.communicator->closed(); });
     if (Clock::now() - last_work < kLinger) continue;
-    for (Client& client : worker.clients) client.communicator->looked_after.store(false, std::memory_order_release);
-    // Whoever submitted just before still thought itself looked after: these stay.
+    // Whoever submitted just before still thought itself looked after: these stay. Either that is seen here, or the submitter sees the flag lowered.
+    for (Client& client : worker.clients) client.communicator->looked_after.store(false, std::memory_order_seq_cst);
     std::erase_if(worker.clients, [](const Client& client) { return !client.communicator->has_work(); });
     for (Client& client : worker.clients) client.communicator->looked_after.store(true, std::memory_order_release);
   }

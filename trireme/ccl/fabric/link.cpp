@@ -292,8 +292,10 @@ bool Link::receive(Lane& lane) {
 
 bool Link::progress() {
   bool moved = false;
+  std::exception_ptr failure;
   for (Lane& lane : lanes_) {
-    // A peer that is done leaves and closes the connection, perhaps before it got our answers. What it sent before is still there to be read.
+    // A peer that is done leaves and closes the connections, perhaps before it got our answers. What it sent before is still there to be read, on
+    // every lane: whether it has left or is lost, all of them say together.
     std::exception_ptr broken;
     try {
       moved |= flush(lane);
@@ -303,9 +305,10 @@ bool Link::progress() {
     if (!lane.left) moved |= receive(lane);
     if (!broken) continue;
     bool wanted = std::any_of(lane.out.begin(), lane.out.end(), [](const Out& out) { return out.transfer != nullptr; });
-    if (!lane.left || wanted) std::rethrow_exception(broken);
-    lane.out.clear();
+    if (!lane.left || wanted) failure = broken;
+    else lane.out.clear();
   }
+  if (failure) std::rethrow_exception(failure);
   return moved;
 }
 
@@ -342,11 +345,18 @@ bool Link::active() const {
   return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return !lane.out.empty() || lane.in_have != 0; });
 }
 
+bool Link::needs_peer() const {
+  auto carries_a_message = [](const Out& out) { return out.transfer != nullptr; };
+  return !offered_.empty() || !accepted_.empty() ||
+         std::any_of(lanes_.begin(), lanes_.end(), [&](const Lane& lane) { return std::any_of(lane.out.begin(), lane.out.end(), carries_a_message); });
+}
+
 void Link::add_poll_fds(std::vector<pollfd>& fds) const {
   for (const Lane& lane : lanes_) {
     if (lane.stream->fd() < 0) continue;
     short events = static_cast<short>((lane.left || lane.blocked() ? 0 : POLLIN) | (lane.out.empty() ? 0 : POLLOUT));
-    fds.push_back({lane.stream->fd(), events, 0});
+    // Of a connection that a peer has reset poll() always has something to say, also to who asks for nothing.
+    if (!lane.left || events != 0) fds.push_back({lane.stream->fd(), events, 0});
   }
 }
 

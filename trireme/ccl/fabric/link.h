@@ -94,6 +94,9 @@ class Link {
   bool active() const;
   // On every stream: whatever it sent has come.
   bool has_left() const { return left_; }
+  // A send that the peer has not taken, or a receive that it has not filled: with a peer that has left, these never end.
+  // Those that a bulk lane carries are not among them: its provider reports them, or the operation's own timeout does.
+  bool needs_peer() const;
   void add_poll_fds(std::vector<pollfd>& fds) const;
 
  private:

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "trireme/base/error.h"
+#include "trireme/base/log.h"
 
 namespace trireme::ccl {
 namespace {
@@ -39,8 +40,11 @@ void Messenger::set_current(uint64_t number, const Signature& signature) {
 // ---- posting
 
 void Messenger::check_left(const Transfer& transfer) const {
-  if (transfer.peer < 0 || !links_[transfer.peer] || !links_[transfer.peer]->has_left()) return;
-  throw PeerLost(transfer.peer, str("rank ", rank_, ": rank ", transfer.peer, " has left the communicator and takes part in nothing more"));
+  if (transfer.peer >= 0 && links_[transfer.peer] && links_[transfer.peer]->has_left()) throw_left(transfer.peer);
+}
+
+void Messenger::throw_left(int peer) const {
+  throw PeerLost(peer, str("rank ", rank_, ": rank ", peer, " has left the communicator and takes part in nothing more"));
 }
 
 void Messenger::send(Transfer& transfer) {
@@ -190,6 +194,7 @@ void Messenger::take(Arrival& arrival, Transfer& receive) {
   receive.peer = arrival.peer;
   receive.tag = arrival.frame.tag;
   if (arrival.frame.kind == LinkFrame::offer) {
+    check_left(receive);  // it took its offer along
     links_[arrival.peer]->accept(receive, arrival.frame);
     return;
   }
@@ -228,11 +233,11 @@ bool Messenger::progress() {
       link->confirm_bulk_sends();
       moved |= link->progress();
     } catch (const IoError& error) {
-      if (link->has_left()) continue;
-      throw PeerLost(link->peer(), str("rank ", rank_, ": lost rank ", link->peer(), ": ", error.what()));
+      if (!link->has_left()) throw PeerLost(link->peer(), str("rank ", rank_, ": lost rank ", link->peer(), ": ", error.what()));
     }
     // A peer that left in good order is an error only for those who still expect something of it.
     if (link->has_left()) {
+      if (link->needs_peer()) throw_left(link->peer());
       for (const Transfer* receive : receives_) check_left(*receive);
     }
   }
@@ -274,8 +279,12 @@ bool Messenger::flush() {
   progress_bulk();
   for (auto& link : links_) {
     if (!link) continue;
-    link->confirm_bulk_sends();
-    clean = link->flush_out() && clean;
+    try {
+      link->confirm_bulk_sends();
+      clean = link->flush_out() && clean;
+    } catch (const IoError& error) {
+      log(LogLevel::debug, str("rank ", rank_, ": while leaving: ", error.what()));  // nobody is there to take it
+    }
   }
   return clean;
 }

@@ -64,6 +64,7 @@ class Messenger final : public Source, private LinkEvents {
   void check(int peer, const LinkFrame& frame, Transfer& receive) const;
   void take(Arrival& arrival, Transfer& receive);
   void check_left(const Transfer& transfer) const;
+  [[noreturn]] void throw_left(int peer) const;
   void compare(int peer, const LinkFrame& frame) const;
   void hear(int peer, const LinkFrame& frame);
   void check_kept();

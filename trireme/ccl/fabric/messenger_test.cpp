@@ -271,6 +271,34 @@ TEST_P(MessengerTest, APeerThatLeftIsMissedOnlyWhereItIsNeeded) {
   EXPECT_THROW(run(), PeerLost);
 }
 
+TEST_P(MessengerTest, APeerThatLeftTakesItsOfferAlong) {
+  std::vector<uint8_t> data = pattern(kEager + 1, 1), room(data.size());
+  Transfer send = message(1, 5, data), receive = message(0, 5, room);
+  a_.send(send);
+  a_.send_leave();
+  run();
+  EXPECT_THROW(b_.receive(receive), PeerLost);
+}
+
+TEST_P(MessengerTest, APeerThatLeftDoesNotSendWhatItWasAskedFor) {
+  std::vector<uint8_t> data = pattern(kEager + 1, 1), room(data.size());
+  Transfer send = message(1, 5, data), receive = message(0, 5, room);
+  b_.receive(receive);
+  a_.send(send);
+  a_.send_leave();
+  while (a_.progress()) {
+  }
+  EXPECT_THROW(while (b_.progress()) {}, PeerLost);  // it would ask for the bytes only now
+}
+
+TEST_P(MessengerTest, APeerThatLeftTakesNothing) {
+  std::vector<uint8_t> data = pattern(kEager + 1, 1);
+  Transfer send = message(1, 5, data);
+  b_.send_leave();
+  a_.send(send);
+  EXPECT_THROW(run(), PeerLost);
+}
+
 // One stream may be ahead of another: what a peer sent on the slower one before it left must still come.
 TEST_P(MessengerTest, APeerThatLeftHasSentEverythingOnEveryStream) {
   std::vector<uint8_t> data = pattern(2 * kMaxDataFrameBytes, 1), room(data.size());

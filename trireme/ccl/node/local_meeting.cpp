@@ -23,6 +23,7 @@ namespace {
 
 constexpr std::string_view kSegmentMessage = "segment";
 constexpr std::string_view kHelloMessage = "hello";
+constexpr std::string_view kRegionMessage = "region";
 constexpr size_t kMaxProblemBytes = 1024;
 // Between two looks at whether all ranks are still there, and between two tries to send to a full queue.
 constexpr std::chrono::milliseconds kLookUp{100}, kTryAgain{1};
@@ -288,7 +289,7 @@ Meeting meet_locally(Control& control, const std::string& label, Deadline deadli
   for (int rank = 0; rank < control.size(); ++rank) {
     if (keys[rank] != keys[me]) continue;
     if (rank == me) local_me = static_cast<int>(members.size());
-    members.push_back({rank, getpid(), cards[rank].socket_name});
+    members.push_back({rank, getpid(), cards[rank].socket_name, nonce_for(control, kRegionMessage, rank)});
   }
   if (members.size() > kMaxLocalRanks) throw InvalidArgument(str(members.size(), " ranks on one host; at most ", kMaxLocalRanks, " are supported"));
 

@@ -110,7 +110,7 @@ class Node {
     if (poisoned() && !engine_.failure()) std::rethrow_exception(poison_note().to_exception());
     return step();
   }
-  // After poison(): until no other rank writes, or reads as a thread of this process, or the time is up (a rank killed in the middle of writing leaves its
+  // After poison(), or advance(kLeft): until no other rank writes, or reads as a thread of this process, or the time is up (a rank killed in the middle of writing leaves its
   // flag up). Not from within a write or a step.
   void await_others(std::chrono::milliseconds writers_at_most, std::chrono::milliseconds readers_at_most) const;
 

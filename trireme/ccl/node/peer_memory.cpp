@@ -17,6 +17,7 @@ struct RegionMessage {
   uint32_t from;
   uint32_t region;
   uint64_t bytes;
+  uint64_t token;
 };
 
 // One call moves at most 2 GiB.
@@ -78,7 +79,7 @@ bool PeerMemory::hand_out(const std::shared_ptr<SharedRegion>& region) {
     known = handed_out_.emplace(region->id, HandedOut{region, std::vector<bool>(peers_.size())}).first;
   }
   std::vector<bool>& has = known->second.to;
-  RegionMessage message{static_cast<uint32_t>(me_), region->id, region->mapping_bytes};
+  RegionMessage message{static_cast<uint32_t>(me_), region->id, region->mapping_bytes, peers_[static_cast<size_t>(me_)].region_token};
   std::string text(reinterpret_cast<const char*>(&message), sizeof message);
   int fd = region->fd.get();
   for (size_t peer = 0; peer < peers_.size(); ++peer) {
@@ -86,10 +87,8 @@ bool PeerMemory::hand_out(const std::shared_ptr<SharedRegion>& region) {
     switch (socket_.try_send(peers_[peer].socket_name, text, {&fd, 1})) {
       case LocalSocket::Sent::yes: has[peer] = true; break;
       case LocalSocket::Sent::queue_full: return false;
-      case LocalSocket::Sent::nobody_there: {
-        int rank = peers_[peer].global_rank;
-        throw PeerLost(rank, str("rank ", rank, " cannot be handed a shared buffer: it is dead or has left the communicator. Make a new one."));
-      }
+      // Dead or gone: who needs it learns so from its progress and its process, and messages between the others go on.
+      case LocalSocket::Sent::nobody_there: has[peer] = true; break;
     }
   }
   return true;
@@ -110,7 +109,7 @@ void PeerMemory::take_message(const LocalMessage& message) {
   RegionMessage header;
   if (message.bytes.size() != sizeof header || message.fds.size() != 1) return;  // a stranger's
   std::memcpy(&header, message.bytes.data(), sizeof header);
-  bool known = header.from < peers_.size() && message.sender == peers_[header.from].pid;
+  bool known = header.from < peers_.size() && message.sender == peers_[header.from].pid && header.token == peers_[header.from].region_token;
   struct stat status {};
   if (!known || fstat(message.fds[0].get(), &status) != 0 || static_cast<uint64_t>(status.st_size) < header.bytes) return;
   unmap_freed();

@@ -24,6 +24,7 @@ struct LocalPeer {
   int global_rank = 0;
   pid_t pid = 0;
   std::string socket_name;
+  uint64_t region_token = 0;  // comes with its regions' descriptors: where pids are invisible, strangers have the same one, 0
 };
 
 // Owns the mappings of peers' regions. One thread at a time. After an exception the communicator is dead.

@@ -55,7 +55,6 @@ Segment Segment::create(int ranks, size_t staging_bytes, bool in_process) {
     }
   }
   segment.map(fd, in_process);
-  segment.header().ranks = static_cast<uint32_t>(ranks);
   return segment;
 }
 

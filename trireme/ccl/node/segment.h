@@ -82,7 +82,6 @@ struct RingControl {
 
 struct SegmentHeader {
   uint64_t nonce;
-  uint32_t ranks;
   alignas(kApart) std::atomic<uint32_t> bell;  // the futex; every rank sleeps on it with its own bit
   alignas(kApart) std::atomic<uint64_t> sleepers[kMaxLocalRanks / 64];
   alignas(kApart) Poison poison;
