@@ -116,6 +116,16 @@ def master_port(at: Place, env: Mapping[str, str]) -> int:
     return PORTS[zlib.crc32(job.encode()) % len(PORTS)] if job else DEFAULT_PORT
 
 
+def uncounted(env: Mapping[str, str]) -> str | None:
+    """Why nobody here can know how many processes there are, though a launcher started this one; else None."""
+    if "PMI_PORT" not in env or "PMI_ID" not in env or place(env) is not None or "WORLD_SIZE" in env or "MV2_COMM_WORLD_SIZE" in env:
+        return None
+    return (
+        "this process was started by mpirun -pmi-port, which sets PMI_PORT and PMI_ID and leaves out PMI_SIZE: how many there are is not known. "
+        "Start them without -pmi-port, or with torchrun"
+    )
+
+
 def fill(env: MutableMapping[str, str]) -> None:
     """Adds what env:// lacks, as far as a launcher tells. Raises ValueError with a sentence where only the user can know it."""
     at = place(env)
@@ -141,6 +151,8 @@ def fill_env_rendezvous() -> None:
 
     def env_handler(url: str, *args: Any, **kwargs: Any) -> Any:
         fill(os.environ)
+        if "world_size=" not in url and (problem := uncounted(os.environ)):
+            raise ValueError(problem)
         return original(url, *args, **kwargs)
 
     env_handler._trireme = True  # type: ignore[attr-defined]

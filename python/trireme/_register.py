@@ -1,10 +1,11 @@
 """What torch calls at ``import torch``, through the entry point group ``torch.backends``.
 
 It must cost next to nothing and must never raise: an exception here would break ``import torch`` for every program. So it registers
-functions that load the library when they are first called, and nothing else.
+functions, and puts some around torch's, that do nothing until a group is made, and nothing else.
 """
 
 import contextlib
+import functools
 import os
 import warnings
 from typing import Any
@@ -40,6 +41,7 @@ def _register(dist: Any) -> None:
     if "CCL" not in dist.Backend._plugins:
         dist.Backend.register_backend("ccl", _create, extended_api=True, devices=["cpu"])
     _add_class(dist)
+    _give_default_backends(dist)
     from trireme import _launch
 
     _launch.fill_env_rendezvous()
@@ -47,11 +49,13 @@ def _register(dist: Any) -> None:
 
 def _create(options: Any, backend_options: Any) -> Any:
     """The backend's creator: torch passes torch._C._distributed_c10d._DistributedBackendOptions, and pg_options."""
+    from torch.distributed.constants import default_pg_timeout
+
     from trireme._library import bindings
 
-    timeout = options.timeout
-    if backend_options is not None and getattr(backend_options, "_timeout", None) is not None:
-        timeout = backend_options._timeout
+    timeout = getattr(backend_options, "_timeout", options.timeout)
+    if timeout == default_pg_timeout:  # nobody has set it: torch's argument counts
+        timeout = options.timeout
     return bindings().ProcessGroupCCL(
         options.store,
         options.group_rank,
@@ -60,6 +64,35 @@ def _create(options: Any, backend_options: Any) -> Any:
         options.group_id,
         list(options.global_ranks_in_group),
     )
+
+
+def _give_default_backends(dist: Any) -> None:
+    """Of a group by devices ("cpu:ccl"), torch 2.13 looks for a default backend among plugins by their names in capitals, which it never finds, and where
+    there is a plugin no longer takes gloo ("cpu:gloo"). DDP's shared buckets, _wait_for_pending_works and the group's name go by it."""
+    c10d = dist.distributed_c10d
+    original = getattr(c10d, "_new_process_group_helper", None)
+    if original is None or getattr(original, "_trireme", False):
+        return
+
+    @functools.wraps(original)
+    def make_group(*args: Any, **kwargs: Any) -> Any:
+        made = original(*args, **kwargs)
+        with contextlib.suppress(Exception):  # another torch's: then it is as torch has it
+            _give_default_backend(c10d, made[0])
+        return made
+
+    make_group._trireme = True  # type: ignore[attr-defined]
+    c10d._new_process_group_helper = make_group
+
+
+def _give_default_backend(c10d: Any, group: Any) -> None:
+    if not isinstance(group, c10d.ProcessGroup) or group.name() != c10d.Backend.UNDEFINED:
+        return
+    backends = c10d.BackendConfig(c10d._world.pg_backend_config[group]).device_backend_map.values()
+    if "ccl" in backends:
+        group._set_default_backend(c10d.ProcessGroup.BackendType.CUSTOM)
+    elif set(c10d.Backend._plugins) == {"CCL"}:  # as without this one
+        group._set_default_backend(c10d.ProcessGroup.BackendType.GLOO)
 
 
 def _add_class(dist: Any) -> None:

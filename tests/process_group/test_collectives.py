@@ -5,7 +5,7 @@ import pytest
 from . import jobs
 from .programs.checks import names
 
-CHECKS = [check for program in ("collectives.py", "failing.py") for check in names(str(jobs.PROGRAMS / program))]
+CHECKS = [check for program in ("collectives.py", "works.py", "failing.py") for check in names(str(jobs.PROGRAMS / program))]
 SIZES = [1, 2, pytest.param(3, marks=pytest.mark.long), pytest.param(4, marks=pytest.mark.long), 7]
 
 
@@ -28,6 +28,7 @@ NOT_IN_DETAIL = [
     "check_timeouts_fire_on_time_on_every_rank_and_name_who_is_missing",
     "check_a_call_may_have_a_timeout_of_its_own",
     "check_callbacks_that_wait_for_each_other_all_run",
+    "check_a_forked_child_is_told_that_works_are_the_parents",
     "check_works_know_how_long_they_took",
     "check_polling_ends_with_the_timeout",
     "check_errors_of_a_group_name_global_ranks",
@@ -63,6 +64,6 @@ WITHOUT_WORKERS = ["check_works_and_futures", "check_polling_ends_with_the_timeo
 def test_without_workers_futures_and_polling_end_too(tmp_path):
     """Whoever waits for a future cannot drive, so there is a worker for that all the same; who polls sees to the deadlines."""
     with jobs.start("collectives.py", 2, tmp_path, env={"CCL_WORKER_OFFLOAD": "0", "ONLY": " ".join(WITHOUT_WORKERS)}) as ranks:
-        outcome = jobs.finish(ranks, tmp_path, timeout_s=60)
+        outcome = jobs.finish(ranks, tmp_path)
     for check in WITHOUT_WORKERS:
         outcome.verify(check)

@@ -8,7 +8,7 @@ from .programs.checks import names
 CHECKS = names(str(jobs.PROGRAMS / "training.py"))
 
 
-@pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.long)])
+@pytest.fixture(scope="module", params=[1, 2, pytest.param(4, marks=pytest.mark.long), pytest.param(7, marks=pytest.mark.long)])
 def outcome(request, tmp_path_factory, pytestconfig):
     logs = tmp_path_factory.mktemp(f"ranks{request.param}")
     long = pytestconfig.getoption("markexpr") != "not long"
@@ -30,7 +30,14 @@ def test_detailed_debugging_changes_nothing(tmp_path):
         outcome.verify(check)
 
 
+def test_ddps_buckets_lie_in_shared_memory_by_devices_too(tmp_path):
+    """DDP asks the group's default backend, which "cpu:ccl" must have."""
+    check = "check_ddp_buckets_lie_in_shared_memory"
+    with jobs.start("training.py", 2, tmp_path, env={"BACKEND": "cpu:ccl", "ONLY": check}) as ranks:
+        jobs.finish(ranks, tmp_path).verify(check)
+
+
 def test_ddp_trains_without_workers(tmp_path):
     """It waits for futures, which nobody drives but a worker."""
     with jobs.start("training.py", 2, tmp_path, env={"CCL_WORKER_OFFLOAD": "0", "ONLY": "check_ddp"}) as ranks:
-        jobs.finish(ranks, tmp_path, timeout_s=90).verify("check_ddp")
+        jobs.finish(ranks, tmp_path).verify("check_ddp")

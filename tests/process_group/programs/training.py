@@ -358,6 +358,6 @@ def check_groups_of_other_sizes_again_and_again():
 
 
 if __name__ == "__main__":
-    dist.init_process_group("ccl")
+    dist.init_process_group(os.environ.get("BACKEND", "ccl"))
     GLOO = dist.new_group(backend="gloo")
     run(globals())

@@ -47,10 +47,10 @@ try:
             print("training", flush=True)
     if fails:
         pending = dist.irecv(torch.empty(1000), 1 - rank, tag=9) if os.environ.get("FAIL_WITH_PENDING") else None
-        leave("raised", str(time.time()))
+        leave("raised", str(time.monotonic()))
         raise ZeroDivisionError("this rank has had enough")
 except dist.DistError as error:
-    leave("error", f"{time.time()} {type(error).__name__} {error}")
+    leave("error", f"{time.monotonic()} {type(error).__name__} {error}")
     print(f"{type(error).__name__}: {error}", flush=True)
     raise
 leave("done", "")

@@ -67,9 +67,8 @@ ccl::Operation& add_elements(ccl::Operation& op, const at::Tensor& tensor) {
 // PREMUL_SUM reduces a product that lies elsewhere.
 at::Tensor source_of(const at::Tensor& tensor, const c10d::ReduceOp& reduce, Staging& staging) {
   if (reduce.op_ != c10d::ReduceOp::PREMUL_SUM) return staging.readable(tensor);
-  at::Tensor product = premultiplied(tensor, reduce);
-  staging.hold(product);
-  return product;
+  return staging.computed(end_to_end(tensor),
+                          [tensor, factor = factor_of(reduce, tensor)](at::Tensor& product) { at::mul_out(product, tensor, factor); });
 }
 
 // Equal pieces of a tensor, one per rank.
@@ -102,22 +101,31 @@ std::vector<ccl::Block> split_blocks(const char* what, const at::Tensor& tensor,
   return blocks;
 }
 
-// The inputs of a reduce_scatter end to end. Often they are pieces of one tensor already.
-at::Tensor joined(const Tensors& tensors, Staging& staging) {
+bool are_adjacent(const Tensors& tensors) {
   const auto* next = static_cast<const std::byte*>(tensors[0].data_ptr());
-  bool adjacent = true;
   for (const at::Tensor& tensor : tensors) {
-    adjacent = adjacent && lies_end_to_end(tensor) && tensor.data_ptr() == next && tensor.is_alias_of(tensors[0]);
+    if (!lies_end_to_end(tensor) || tensor.data_ptr() != next || !tensor.is_alias_of(tensors[0])) return false;
     next += tensor.nbytes();
-    staging.hold(tensor);
   }
-  if (adjacent) return tensors[0];
-  Tensors flat;
-  for (const at::Tensor& tensor : tensors) flat.push_back(tensor.reshape({-1}).resolve_conj().resolve_neg());
-  at::AutoDispatchBelowAutograd no_grad;
-  at::Tensor all = at::cat(flat);
-  staging.hold(all);
-  return all;
+  return true;
+}
+
+// The inputs of a reduce_scatter end to end, times the factor of PREMUL_SUM. Often they are pieces of one tensor already: then the first of them.
+at::Tensor joined(const Tensors& tensors, const c10d::ReduceOp& reduce, Staging& staging) {
+  const bool multiplied = reduce.op_ == c10d::ReduceOp::PREMUL_SUM;
+  if (!multiplied && are_adjacent(tensors)) {
+    for (const at::Tensor& tensor : tensors) staging.hold(tensor);
+    return tensors[0];
+  }
+  int64_t count = 0;
+  for (const at::Tensor& tensor : tensors) count += tensor.numel();
+  const at::Tensor factor = multiplied ? factor_of(reduce, tensors[0]) : at::Tensor();
+  return staging.computed(at::empty({count}, tensors[0].options()), [tensors, factor](at::Tensor& all) {
+    Tensors flat;
+    for (const at::Tensor& tensor : tensors) flat.push_back(tensor.reshape({-1}).resolve_conj().resolve_neg());
+    at::cat_out(all, flat);
+    if (factor.defined()) all.mul_(factor);
+  });
 }
 
 void check_equal_lists(const char* method, const Tensors& outputs, const Tensors& inputs) {
@@ -178,15 +186,7 @@ WorkPtr ProcessGroupCCL::reduce_scatter(Tensors& outputs, TensorLists& inputs, c
   Submission call{OpType::REDUCE_SCATTER, "ccl:reduce_scatter", opts.timeout, opts.asyncOp};
   ccl::Operation& op = add_reduction(call.add(ccl::OpKind::reduce_scatter), output, opts.reduceOp);
   for (const at::Tensor& part : parts) op.recv_counts.push_back(elements_to_reduce(part, opts.reduceOp).count);
-  const at::Tensor all = joined(parts, call.staging);
-  // `all` may be the first of several adjacent tensors: a product is then taken of all of them.
-  if (opts.reduceOp.op_ == c10d::ReduceOp::PREMUL_SUM) {
-    Tensors flat;
-    for (const at::Tensor& part : parts) flat.push_back(part.reshape({-1}));
-    op.send_buffer = source_of(at::cat(flat), opts.reduceOp, call.staging).data_ptr();
-  } else {
-    op.send_buffer = all.data_ptr();
-  }
+  op.send_buffer = joined(parts, opts.reduceOp, call.staging).data_ptr();
   op.recv_buffer = call.staging.writable(output).data_ptr();
   call.inputs = parts;
   call.outputs = outputs;

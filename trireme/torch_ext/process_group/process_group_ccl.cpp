@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kDrainTime{10000}, kDroppedDrainTime{2000};
 constexpr milliseconds kAbortTime{5000};
 
-// When a coalescing window has grown to this, and each time that it has doubled, those that have succeeded are dropped.
+// When a coalescing window has grown to this, and each time that it has doubled, it may have been left open.
 constexpr size_t kLargeWindow = 128;
 
 // A c10d store through the two calls that the meeting of the ranks needs. check() comes first because get() waits for the key.
@@ -45,6 +45,12 @@ std::shared_ptr<ccl::Communicator> connect(const std::shared_ptr<ccl::Store>& st
   } catch (...) {
     std::rethrow_exception(as_torch_connect_error(std::current_exception(), ranks));
   }
+}
+
+size_t bytes_of(const std::vector<at::Tensor>& tensors) {
+  size_t bytes = 0;
+  for (const at::Tensor& tensor : tensors) bytes += tensor.layout() == at::kStrided ? static_cast<size_t>(tensor.nbytes()) : 0;
+  return bytes;
 }
 
 // When a group has come up: what the rest of the process should know about it.
@@ -95,15 +101,19 @@ c10::intrusive_ptr<c10d::Backend::Options> ProcessGroupCCL::getBackendOptions() 
 c10::intrusive_ptr<WorkCCL> ProcessGroupCCL::submit(Submission submission) {
   std::shared_ptr<ccl::Communicator> communicator = this->communicator();
   const bool is_message = c10d::isP2POp(submission.type);
-  const uint64_t number = is_message ? sequence_number_.load() : sequence_number_ += submission.operations.size();
-  auto work = c10::make_intrusive<WorkCCL>(rank_, submission.type, submission.title, number, submission.inputs);
+  auto work = c10::make_intrusive<WorkCCL>(rank_, submission.type, submission.title, submission.inputs);
+  const size_t bytes = std::max(bytes_of(submission.inputs), bytes_of(submission.outputs));
   auto completion = std::make_shared<Completion>(static_cast<int>(submission.operations.size()), std::move(submission.staging),
-                                                 std::move(submission.outputs), ranks_);
+                                                 std::move(submission.outputs), ranks_, load_, bytes);
   if (timing_) completion->take_time();
   if (work->recordFunctionEndCallback_) completion->at_end(work->recordFunctionEndCallback_);
   work->completion_ = completion;
   work->ranks_ = ranks_;
+  work->load_ = load_;
   work->communicator_ = communicator;
+  // Messages have no order among themselves and collectives: what is copied is as the caller has it now.
+  if (is_message) completion->start();
+  else if (completion->has_to_start()) submission.operations.front().on_start = [completion] { completion->start(); };
   const milliseconds timeout = submission.timeout == c10d::kUnsetTimeout ? milliseconds(timeout_ms_) : submission.timeout;
   for (ccl::Operation& op : submission.operations) {
     op.timeout = timeout;
@@ -111,19 +121,22 @@ c10::intrusive_ptr<WorkCCL> ProcessGroupCCL::submit(Submission submission) {
     op.on_finished = [completion](const std::exception_ptr& error) mutable { Completion::operation_ended(std::move(completion), error); };
     work->requests_.push_back(with_torch_errors(*ranks_, [&] { return communicator->submit(std::move(op)); }));
     if (!work->requests_.back().finished()) remember(work->requests_.back());
+    work->sequence_number_ = is_message ? sequence_number_.load() : ++sequence_number_;  // what was refused does not count
   }
   join_window(work);
   return work;
 }
 
 void ProcessGroupCCL::join_window(const c10::intrusive_ptr<WorkCCL>& work) {
-  std::vector<c10::intrusive_ptr<c10d::Work>> dropped;  // when nothing is locked any more: tensors of Python's may go with them
+  std::vector<c10::intrusive_ptr<WorkCCL>> dropped;  // when nothing is locked any more: tensors of Python's may go with them
   std::lock_guard lock(mutex_);
   if (!coalescing_) return;
-  // torch leaves a window open whose body raised: what goes on after that must not pile up in it.
+  // torch leaves a window open whose body raised: what goes on after that must not pile up in it. By then callers ask for their works one by one, which
+  // those within a window leave to its end.
   const size_t size = coalescing_->size();
   if (size >= kLargeWindow && std::has_single_bit(size)) {
-    auto ended = std::partition(coalescing_->begin(), coalescing_->end(), [](const auto& old) { return !old->isSuccess(); });
+    auto is_of_use = [](const auto& old) { return !old->was_asked_for() || !old->isSuccess(); };
+    auto ended = std::stable_partition(coalescing_->begin(), coalescing_->end(), is_of_use);
     dropped.assign(std::make_move_iterator(ended), std::make_move_iterator(coalescing_->end()));
     coalescing_->erase(ended, coalescing_->end());
   }
@@ -144,27 +157,28 @@ bool ProcessGroupCCL::drain(Deadline deadline) {
   std::vector<ccl::Request> pending;
   {
     std::lock_guard lock(mutex_);
-    pending.swap(pending_);
+    pending = pending_;  // which stay: another thread may drain them meanwhile
   }
   for (ccl::Request& request : pending) {
     try {
-      if (!request.wait_until(deadline)) {
-        std::lock_guard lock(mutex_);
-        pending_ = std::move(pending);
-        return false;
-      }
+      if (!request.wait_until(deadline)) return false;
     } catch (const Error&) {  // failed, and so no longer under way; whoever waits for it is told
     }
   }
   return true;
 }
 
-void ProcessGroupCCL::waitForPendingWorks() { drain(Deadline::after(milliseconds(timeout_ms_))); }
+void ProcessGroupCCL::waitForPendingWorks() {
+  const milliseconds timeout(timeout_ms_);
+  if (drain(Deadline::after(timeout))) return;
+  C10_THROW_ERROR(DistBackendError, ranks_->explain(str("rank ", rank_, ": operations are still under way after ", static_cast<double>(timeout.count()) / 1000,
+                                                        " s of waitForPendingWorks(); timed out: ", communicator()->report())));
+}
 
 // ---- coalescing
 
 void ProcessGroupCCL::startCoalescing() {
-  std::optional<std::vector<c10::intrusive_ptr<c10d::Work>>> left_open(std::in_place);
+  std::optional<std::vector<c10::intrusive_ptr<WorkCCL>>> left_open(std::in_place);
   std::lock_guard lock(mutex_);
   coalescing_.swap(left_open);  // which goes when nothing is locked any more
 }
@@ -172,7 +186,7 @@ void ProcessGroupCCL::startCoalescing() {
 c10::intrusive_ptr<c10d::Work> ProcessGroupCCL::endCoalescing() {
   std::lock_guard lock(mutex_);
   TORCH_CHECK(coalescing_, "ccl: endCoalescing() without startCoalescing()");
-  auto works = std::move(*coalescing_);
+  std::vector<c10::intrusive_ptr<c10d::Work>> works(coalescing_->begin(), coalescing_->end());
   coalescing_.reset();
   return c10::make_intrusive<CoalescedWork>(rank_, std::move(works));
 }

@@ -95,6 +95,7 @@ class __attribute__((visibility("default"))) ProcessGroupCCL : public c10d::Back
 
   void setTimeout(std::chrono::milliseconds timeout) override { timeout_ms_ = timeout.count(); }
   c10d::ErrorType getError() override;
+  // Throws DistBackendError when they take longer than the group's timeout.
   void waitForPendingWorks() override;
   // Works from here on know how long they took.
   void enableCollectivesTiming() override { timing_ = true; }
@@ -122,9 +123,10 @@ class __attribute__((visibility("default"))) ProcessGroupCCL : public c10d::Back
 
   mutable std::mutex mutex_;
   std::shared_ptr<ccl::Communicator> communicator_;  // null after shutdown
+  const std::shared_ptr<Load> load_ = std::make_shared<Load>();
   std::vector<ccl::Request> pending_;                // may hold finished ones too, up to twice as many as not
   size_t prune_at_ = 64;
-  std::optional<std::vector<c10::intrusive_ptr<c10d::Work>>> coalescing_;  // between start and end
+  std::optional<std::vector<c10::intrusive_ptr<WorkCCL>>> coalescing_;  // between start and end
 };
 
 }  // namespace trireme::torch_ext

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -19,13 +20,13 @@ namespace {
 using std::chrono::milliseconds;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
-void on_ranks(int size, const std::function<void(ProcessGroupCCL&)>& body, milliseconds timeout = milliseconds(60000)) {
+void on_ranks(int size, const std::function<void(ProcessGroupCCL&)>& body) {
   auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        ProcessGroupCCL group(store, rank, size, c10::make_intrusive<ProcessGroupCCL::Options>(timeout));
+        ProcessGroupCCL group(store, rank, size, c10::make_intrusive<ProcessGroupCCL::Options>(milliseconds(60000)));
         body(group);
       } catch (const std::exception& error) {
         ADD_FAILURE() << "rank " << rank << ": " << error.what();
@@ -87,7 +88,12 @@ TEST(ProcessGroup, WaitHasATimeoutOfItsOwn) {
     std::vector<at::Tensor> tensors{at::ones({10})};
     if (group.getRank() == 0) {
       auto work = group.recv(tensors, 1, 5);
-      EXPECT_THROW(work->wait(milliseconds(50)), c10::DistBackendError);
+      try {
+        work->wait(milliseconds(50));
+        ADD_FAILURE() << "nothing was sent";
+      } catch (const c10::DistBackendError& error) {
+        EXPECT_EQ(error.msg().find("RECV #"), std::string::npos) << "the library's number is another: " << error.msg();
+      }
       EXPECT_FALSE(work->isCompleted());
       group.barrier({})->wait(kNoTimeout);
       EXPECT_TRUE(work->wait(kNoTimeout)) << "only that wait had ended";
@@ -98,24 +104,54 @@ TEST(ProcessGroup, WaitHasATimeoutOfItsOwn) {
   });
 }
 
+TEST(ProcessGroup, PendingWorksAreWaitedForOrNamed) {
+  on_ranks(2, [](ProcessGroupCCL& group) {
+    std::vector<at::Tensor> first{at::ones({10})}, second{at::ones({10})};
+    if (group.getRank() == 1) {
+      for (int tag : {1, 2}) {
+        group.barrier({})->wait(kNoTimeout);
+        group.send(tag == 1 ? first : second, 0, tag)->wait(kNoTimeout);
+      }
+      group.barrier({})->wait(kNoTimeout);
+      return;
+    }
+    auto work = group.recv(first, 1, 1);
+    auto later = group.recv(second, 1, 2);
+    group.setTimeout(milliseconds(1000));
+    std::thread waiter([&] { EXPECT_THROW(group.waitForPendingWorks(), c10::DistBackendError); });
+    EXPECT_THROW(group.waitForPendingWorks(), c10::DistBackendError) << "another thread's waiting takes nothing away";
+    waiter.join();
+    group.setTimeout(milliseconds(60000));
+    group.barrier({})->wait(kNoTimeout);
+    work->wait(kNoTimeout);
+    group.setTimeout(milliseconds(300));
+    EXPECT_THROW(group.waitForPendingWorks(), c10::DistBackendError) << "the second one is under way";
+    group.setTimeout(milliseconds(60000));
+    group.barrier({})->wait(kNoTimeout);
+    group.waitForPendingWorks();
+    EXPECT_TRUE(later->isCompleted());
+    group.barrier({})->wait(kNoTimeout);
+  });
+}
+
 TEST(ProcessGroup, ATimeoutNamesWhoDidNotCome) {
-  on_ranks(
-      3,
-      [](ProcessGroupCCL& group) {
-        if (group.getRank() == 2) {
-          std::this_thread::sleep_for(milliseconds(1500));
-          return;
-        }
-        try {
-          group.barrier({})->wait(kNoTimeout);
-          ADD_FAILURE() << "rank 2 never came";
-        } catch (const c10::DistBackendError& error) {
-          EXPECT_NE(error.msg().find("have not called it: 2;"), std::string::npos) << error.msg();
-          EXPECT_NE(error.msg().find("barrier"), std::string::npos) << error.msg();
-        }
-        EXPECT_EQ(group.getError(), c10d::ErrorType::TIMEOUT);
-      },
-      milliseconds(500));
+  std::atomic<int> told{0};
+  on_ranks(3, [&](ProcessGroupCCL& group) {
+    if (group.getRank() == 2) {
+      while (told < 2) std::this_thread::sleep_for(milliseconds(5));
+      return;
+    }
+    group.setTimeout(milliseconds(1000));
+    try {
+      group.barrier({})->wait(kNoTimeout);
+      ADD_FAILURE() << "rank 2 never came";
+    } catch (const c10::DistBackendError& error) {
+      EXPECT_NE(error.msg().find("have not called it: 2;"), std::string::npos) << error.msg();
+      EXPECT_NE(error.msg().find("barrier"), std::string::npos) << error.msg();
+    }
+    EXPECT_EQ(group.getError(), c10d::ErrorType::TIMEOUT);
+    ++told;
+  });
 }
 
 TEST(ProcessGroup, ALostRankIsNamedAsTheWorldKnowsIt) {

@@ -1,16 +1,16 @@
 #include "trireme/torch_ext/process_group/tensors.h"
 
+#include <c10/core/InferenceMode.h>
+
 #include <optional>
 
 namespace trireme::torch_ext {
 
 bool lies_end_to_end(const at::Tensor& tensor) { return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg(); }
 
-namespace {
+at::Tensor end_to_end(const at::Tensor& tensor) { return at::empty(tensor.sizes(), tensor.options().memory_format(std::nullopt)); }
 
-at::Tensor end_to_end(const at::Tensor& tensor) {
-  return at::empty(tensor.sizes(), tensor.options().memory_format(std::nullopt));
-}
+namespace {
 
 std::optional<ccl::DataType> known_type(at::ScalarType type) {
   switch (type) {
@@ -31,18 +31,22 @@ std::optional<ccl::DataType> known_type(at::ScalarType type) {
   }
 }
 
+// As the caller could: the thread that drives knows nothing of its inference mode, outside of which tensors that were made in it cannot be written to.
+template <class Write>
+void write_to(const at::Tensor& tensor, Write&& write) {
+  c10::InferenceMode mode(tensor.is_inference());
+  at::AutoDispatchBelowAutograd no_grad;
+  write();
+}
+
 size_t numel_of(const at::Tensor& tensor) { return static_cast<size_t>(tensor.numel()); }
 
 }  // namespace
 
 at::Tensor Staging::readable(const at::Tensor& tensor) {
-  at::Tensor ours = tensor;
-  if (!lies_end_to_end(tensor)) {
-    ours = end_to_end(tensor);
-    ours.copy_(tensor);
-  }
-  held_.push_back(ours);
-  return ours;
+  if (!lies_end_to_end(tensor)) return computed(end_to_end(tensor), [tensor](at::Tensor& ours) { ours.copy_(tensor); });
+  held_.push_back(tensor);
+  return tensor;
 }
 
 at::Tensor Staging::writable(const at::Tensor& tensor) {
@@ -57,13 +61,21 @@ at::Tensor Staging::writable(const at::Tensor& tensor) {
 
 at::Tensor Staging::updatable(const at::Tensor& tensor) {
   at::Tensor ours = writable(tensor);
-  if (!ours.is_same(tensor)) ours.copy_(tensor);
+  return ours.is_same(tensor) ? ours : computed(ours, [tensor](at::Tensor& copy) { copy.copy_(tensor); });
+}
+
+at::Tensor Staging::computed(const at::Tensor& ours, std::function<void(at::Tensor&)> fill) {
+  held_.push_back(ours);
+  fills_.emplace_back(ours, std::move(fill));
   return ours;
 }
 
+void Staging::take_copies() {
+  for (auto& [ours, fill] : fills_) write_to(ours, [&] { fill(ours); });
+}
+
 void Staging::copy_back() const {
-  at::AutoDispatchBelowAutograd no_grad;
-  for (const auto& [theirs, ours] : copies_) theirs.copy_(ours);
+  for (const auto& [theirs, ours] : copies_) write_to(theirs, [&] { theirs.copy_(ours); });
 }
 
 Elements elements_to_move(const at::Tensor& tensor) {
@@ -97,15 +109,13 @@ ccl::Reduction reduction_of(const c10d::ReduceOp& op) {
   }
 }
 
-at::Tensor premultiplied(const at::Tensor& tensor, const c10d::ReduceOp& op) {
+at::Tensor factor_of(const c10d::ReduceOp& op, const at::Tensor& tensor) {
   at::AutoDispatchBelowAutograd no_grad;
   auto* factor = dynamic_cast<c10d::PreMulSumSupplement*>(op.supplement_.get());
   TORCH_CHECK_VALUE(factor != nullptr, "ccl: PREMUL_SUM without a factor; make it with torch.distributed._make_nccl_premul_sum");
   TORCH_CHECK_TYPE(tensor.is_floating_point() || tensor.is_complex(), "ccl: PREMUL_SUM needs floating-point tensors, not ", tensor.scalar_type());
-  at::Tensor product = end_to_end(tensor);
-  if (factor->tensor_factor.defined()) return at::mul_out(product, tensor, factor->tensor_factor.to(tensor.scalar_type()).reshape({}));
-  product.copy_(tensor);
-  return product.mul_(factor->double_factor);
+  if (!factor->tensor_factor.defined()) return at::scalar_tensor(factor->double_factor, at::kDouble);
+  return factor->tensor_factor.to(tensor.scalar_type(), false, true).reshape({});
 }
 
 ccl::Block block_of(const at::Tensor& tensor) { return {tensor.data_ptr(), static_cast<size_t>(tensor.nbytes())}; }

@@ -6,7 +6,8 @@
 namespace trireme::torch_ext {
 
 // Collective. The first group of a process settles its threads, from what all ranks of its host were granted; later ones change nothing. A group of some
-// ranks goes by the launcher's word of how many share the host. Ranks that share a process are left alone: no plan would be theirs.
+// ranks, or of ranks that are kept from sharing memory, goes by the launcher's word of how many share the host. Ranks that share a process are left
+// alone: no plan would be theirs.
 void settle_threads(ccl::Communicator& communicator);
 
 }  // namespace trireme::torch_ext

@@ -196,6 +196,7 @@ FuturePtr Completion::end() {
     }
   }
   if (at_end_) std::exchange(at_end_, nullptr)();
+  load_->remove(std::exchange(bytes_, 0));
   std::lock_guard lock(mutex_);
   if (failure && !error_) outcome_ = c10d::WorkResult::UNKNOWN;
   error_ = failure;
@@ -237,14 +238,30 @@ std::optional<std::chrono::steady_clock::duration> Completion::duration() const 
 // ---- one work
 
 bool WorkCCL::isCompleted() {
+  was_asked_for_ = true;
+  if (load_->is_for_workers() && !completion_->ended()) {
+    // Once is enough, as a worker stays until nothing is left; who polls without a pause would keep it from its work.
+    const int64_t process = ccl::fork_generation();
+    if (handed_over_in_ != process) {
+      hand_over();
+      handed_over_in_ = process;
+    }
+    return completion_->ended();
+  }
   for (ccl::Request& request : requests_) {
     if (completion_->ended()) break;
     try {
       if (!request.test()) return false;
-    } catch (const Error&) {  // failed is completed too
+    } catch (const Error&) {
+      check_failed();  // failed is completed too
     }
   }
   return true;
+}
+
+// To be called while an error is handled. In a forked child a request throws that it is the parent's, and no operation has failed.
+void WorkCCL::check_failed() const {
+  if (!completion_->error()) std::rethrow_exception(as_torch_error(std::current_exception(), *ranks_));
 }
 
 bool WorkCCL::isSuccess() const { return completion_->ended() && !completion_->error(); }
@@ -262,17 +279,20 @@ std::vector<at::Tensor> WorkCCL::result() {
 }
 
 bool WorkCCL::wait(std::chrono::milliseconds timeout) {
+  was_asked_for_ = true;
   const Deadline deadline = timeout == kNoTimeout ? Deadline::never() : Deadline::after(timeout);
   for (ccl::Request& request : requests_) {
     bool complete = false;
     try {
       complete = request.wait_until(deadline);
     } catch (const Error&) {
+      check_failed();
       complete = true;  // the error is in completion_, as torch's
     }
     if (!complete) {
       auto communicator = communicator_.lock();
-      const std::string what = str("rank ", rank_, ": ", c10d::opTypeToString(opType_), " #", sequence_number_, ": not complete after ",
+      // The library's report has numbers of its own, which count what a group does for itself, too.
+      const std::string what = str("rank ", rank_, ": ", c10d::opTypeToString(opType_), ": not complete after ",
                                    static_cast<double>(timeout.count()) / 1000, " s of wait(timeout); timed out",
                                    communicator ? ": " + communicator->report() : "");
       C10_THROW_ERROR(DistBackendError, ranks_->explain(what));
@@ -283,14 +303,21 @@ bool WorkCCL::wait(std::chrono::milliseconds timeout) {
 }
 
 void WorkCCL::abort() {
-  if (auto communicator = communicator_.lock()) communicator->abort(str(c10d::opTypeToString(opType_), " #", sequence_number_, " was aborted"));
+  if (auto communicator = communicator_.lock()) communicator->abort(str("the program aborted its ", c10d::opTypeToString(opType_)));
 }
 
 FuturePtr WorkCCL::getFuture() {
+  was_asked_for_ = true;
   FuturePtr future = completion_->future();
   // Whoever waits on a future cannot drive: torch's class has no place for it.
-  for (ccl::Request& request : requests_) request.hand_over();
+  hand_over();
   return future;
+}
+
+void WorkCCL::hand_over() {
+  with_torch_errors(*ranks_, [&] {
+    for (ccl::Request& request : requests_) request.hand_over();
+  });
 }
 
 FuturePtr WorkCCL::getFutureResult() {
