@@ -33,10 +33,44 @@ def _zeros_behind(param: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.zeros_like(param, dtype=dtype, memory_format=torch.preserve_format)
 
 
+def is_dense(tensor: Tensor) -> bool:
+    """Whether its elements fill their memory without gaps or overlaps, in whatever order."""
+    if tensor.layout != torch.strided:
+        return False
+    if tensor.is_contiguous():
+        return True
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
 def _refuse(optimizer: str, **options: Any) -> None:
     for name, value in options.items():
         if value:
             raise ValueError(f"trireme.optim.{optimizer}: {name}=True is not supported; torch.optim.{optimizer} has it")
+
+
+def _is_supported(tensor: Tensor) -> bool:
+    return tensor.dtype in (torch.float32, torch.bfloat16) and (tensor.is_cpu or tensor.is_meta)
+
+
+def _why_not(param: Tensor, grad: Tensor) -> str | None:
+    """Why a parameter cannot be stepped; {} stands for it."""
+    if grad.layout != torch.strided:
+        return "the gradient of {} is sparse; use sparse=False in its embedding, or torch.optim.SparseAdam"
+    if hasattr(param, "placements"):
+        return "{} is a DTensor (FSDP2), which is not supported; use torch.optim"
+    if not _is_supported(param):
+        return f"{{}} is {param.dtype} on {param.device}; float32 and bfloat16 on cpu are supported"
+    if not _is_supported(grad) or grad.shape != param.shape:
+        shape = tuple(grad.shape)
+        return f"the gradient of {{}} is {grad.dtype} of shape {shape} on {grad.device}; it must be float32 or bfloat16 on cpu, of the same shape"
+    if not is_dense(param):
+        return f"the elements of {{}} overlap or have gaps between them: strides {param.stride()}. Update the tensor that it is a view of"
+    return None
 
 
 def _check_range(name: str, value: Any, upper: float = float("inf")) -> None:
@@ -95,7 +129,7 @@ class _Optimizer(Optimizer):
         super().add_param_group(param_group)
         group = self.param_groups[-1]
         for param in group["params"]:
-            if param.dtype not in (torch.float32, torch.bfloat16) or param.device.type not in ("cpu", "meta"):
+            if not _is_supported(param):
                 self.param_groups.pop()
                 raise TypeError(
                     f"trireme.optim.{type(self).__name__}: a parameter of shape {tuple(param.shape)} is {param.dtype} on {param.device}; "
@@ -142,15 +176,11 @@ class _Optimizer(Optimizer):
     # -- within a step
 
     def _check_gradients(self, work: list[tuple[dict[str, Any], list[Tensor]]]) -> None:
+        """Before the first group steps: an operator knows those of one group only."""
         for _, params in work:
             for param in params:
-                if param.grad.layout != torch.strided:
-                    raise RuntimeError(
-                        f"trireme.optim.{type(self).__name__}: the gradient of a parameter of shape {tuple(param.shape)} is sparse; use sparse=False in "
-                        "its embedding, or torch.optim.SparseAdam"
-                    )
-                if hasattr(param, "placements"):
-                    raise RuntimeError(f"trireme.optim.{type(self).__name__}: parameters that are DTensors (FSDP2) are not supported; use torch.optim")
+                if reason := _why_not(param, param.grad):
+                    raise RuntimeError(f"trireme.optim.{type(self).__name__}: " + reason.format(f"a parameter of shape {tuple(param.shape)}"))
 
     def _measure(self, work: list[tuple[dict[str, Any], list[Tensor]]]) -> float:
         """Sets grad_norm; returns what gradients are to be multiplied by."""

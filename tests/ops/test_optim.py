@@ -341,6 +341,58 @@ def test_what_is_refused_says_why():
         optim.AdamW(embedding.parameters()).step()
 
 
+def give_gaps(param):
+    param.data, param.grad = torch.ones(4, 6)[:, ::2], torch.ones(4, 3)
+
+
+def give_overlaps(param):
+    param.data, param.grad = torch.ones(3).expand(4, 3), torch.ones(4, 3)
+
+
+def give_another_type(param):
+    param.data, param.grad = torch.ones(3).double(), torch.ones(3).double()
+
+
+def give_another_shape(param):
+    param.grad, param.data = torch.ones(3), torch.ones(4)
+
+
+WRONG = [
+    (give_gaps, "overlap or have gaps"),
+    (give_overlaps, "overlap or have gaps"),
+    (give_another_type, "is torch.float64 on cpu"),
+    (give_another_shape, r"the gradient of .* of shape \(3,\) on cpu"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "words"), WRONG, ids=["gaps", "overlaps", "type", "shape"])
+@pytest.mark.parametrize("kind", [*KINDS, *OURS_ALONE])
+def test_a_wrong_parameter_changes_nothing(kind, spoil, words):
+    """Not those of the groups before its own either."""
+    params = parameters()
+    optimizer = make(optim, kind, params)
+    wrong = torch.nn.Parameter(torch.ones(3))
+    optimizer.add_param_group({"params": [wrong]})
+    set_gradients(params, 0)
+    optimizer.step()
+    before = copy.deepcopy(([param.detach() for param in params], optimizer.state_dict()["state"]))
+    spoil(wrong)
+    with pytest.raises(RuntimeError, match=words):
+        optimizer.step()
+    assert all(map(torch.equal, before[0], params))
+    after = optimizer.state_dict()["state"]
+    assert after.keys() == before[1].keys()
+    assert all(torch.equal(value, after[index][key]) for index, state in before[1].items() for key, value in state.items())
+
+
+def test_parameters_in_any_order_in_memory_are_dense():
+    x = torch.ones(2, 3, 4, 5)
+    for dense in (x, x.permute(2, 0, 3, 1), x.contiguous(memory_format=torch.channels_last), x[:1].transpose(1, 2), x[:0, ::2], torch.ones(())):
+        assert optim.is_dense(dense)
+    for other in (x[:, ::2], x[..., 1:], x[0, 0, 0].expand(3, 5), x.to_sparse()):
+        assert not optim.is_dense(other)
+
+
 def test_operators_have_fake_versions():
     from torch._subclasses.fake_tensor import FakeTensorMode
 

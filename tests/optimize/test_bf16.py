@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -165,6 +166,55 @@ def test_autocast_without_instructions_is_left_by_the_whole_model(monkeypatch, m
         assert torch.is_autocast_enabled("cpu"), "a call that failed left autocast off"
 
 
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def open_contexts():
+    """How many of torch.autocast are open, as torch counts them."""
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
+
+
+def test_an_interrupt_leaves_nothing_behind(monkeypatch):
+    """torch calls no hooks where what ends a forward is no Exception."""
+    monkeypatch.setenv("TRIREME_BF16", "emulate")
+    monkeypatch.setattr(precision, "_left", threading.local())
+    model, inputs = trireme.optimize(make("bert", "ForMaskedLM")), batch()
+    hook = model.cls.register_forward_pre_hook(interrupt)
+    with pytest.raises(KeyboardInterrupt), torch.autocast("cpu", torch.bfloat16):
+        model(**inputs)
+    hook.remove()
+    assert not torch.is_autocast_enabled("cpu") and open_contexts() == 0
+    model(**inputs)
+    model.bert(**inputs)
+    assert not torch.is_autocast_enabled("cpu"), "a call turned on what an earlier one had left"
+    with torch.autocast("cpu", torch.bfloat16):
+        assert model(**inputs).logits.dtype == torch.float32
+        assert torch.is_autocast_enabled("cpu")
+
+
+def test_an_interrupt_that_an_outer_model_catches(monkeypatch):
+    monkeypatch.setenv("TRIREME_BF16", "emulate")
+    monkeypatch.setattr(precision, "_left", threading.local())
+
+    class Outer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = make("bert")
+
+        def forward(self, **inputs):
+            with pytest.raises(KeyboardInterrupt):
+                self.inner(**inputs)
+
+    model = trireme.optimize(Outer())
+    model.inner.embeddings.register_forward_pre_hook(interrupt)
+    with torch.autocast("cpu", torch.bfloat16):
+        model(**batch())
+        assert torch.is_autocast_enabled("cpu")
+    assert not precision._left.calls
+
+
 @runs_bf16
 @pytest.mark.parametrize("adapted", [False, True], ids=["plain", "lora"])
 def test_autocast_with_instructions(monkeypatch, adapted):
@@ -232,6 +282,47 @@ def test_training_with_split_weights(monkeypatch):
     assert torch.equal(fp32.classifier.weight, model.classifier.weight.float())
 
 
+STATES = {
+    "AdamW": lambda params: torch.optim.AdamW(params, amsgrad=True),
+    "Adam": lambda params: torch.optim.Adam(params, weight_decay=0.1),
+    "SGD": lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9),
+    "Adagrad": lambda params: torch.optim.Adagrad(params, initial_accumulator_value=0.1),
+}
+
+
+@pytest.mark.parametrize("kind", STATES)
+def test_state_goes_back_to_torch_before_a_step(monkeypatch, kind):
+    """torch's begins its state where there is none at all: there, half of one would stay so."""
+    monkeypatch.setenv("TRIREME_BF16", "native")
+    model = torch.nn.Linear(8, 4)
+    plain, loaded, optimizer = clone(model), clone(model), STATES[kind](model.parameters())
+    trireme.optimize(model, optimizer, torch.bfloat16)
+    theirs = STATES[kind](plain.parameters()), STATES[kind](loaded.parameters())
+    theirs[1].load_state_dict(optimizer.state_dict())
+    for _ in range(2):
+        for param in (*plain.parameters(), *loaded.parameters()):
+            param.grad = param.detach().clone()
+        for each in theirs:
+            each.step()
+    assert torch.equal(loaded.weight, plain.weight) and torch.equal(loaded.bias, plain.bias)
+
+
+def test_parameters_of_other_models_stay_as_they_are(monkeypatch):
+    """One optimizer for two models, of which one was asked for."""
+    monkeypatch.setenv("TRIREME_BF16", "native")
+    model, other = torch.nn.Linear(8, 4), torch.nn.Linear(8, 4)
+    optimizer = torch.optim.AdamW([*model.parameters(), *other.parameters()])
+    before = clone(other)
+    trireme.optimize(model, optimizer, torch.bfloat16)
+    assert model.weight.dtype == torch.bfloat16
+    assert other.weight.dtype == torch.float32 and torch.equal(other.weight, before.weight)
+    for param in (*model.parameters(), *other.parameters()):
+        param.grad = torch.ones_like(param)
+    optimizer.step()
+    assert "lower_half" in optimizer.state[model.weight] and "lower_half" not in optimizer.state[other.weight]
+    assert not torch.equal(other.weight, before.weight)
+
+
 @runs_bf16
 @pytest.mark.parametrize("first", ["wrapped", "wrapped outside", "optimized"])
 def test_ddp_goes_on_to_synchronise(monkeypatch, capfd, group, first):
@@ -274,6 +365,17 @@ def test_buffers_stay_as_they_are(monkeypatch, trains):
     assert before.keys() == after.keys()
     for name, buffer in before.items():
         assert after[name].dtype == buffer.dtype and torch.equal(after[name], buffer), name
+
+
+@runs_bf16
+def test_the_loss_of_question_answering_is_fp32(monkeypatch):
+    monkeypatch.setenv("TRIREME_BF16", "native")
+    model = trireme.optimize(make("bert", "ForQuestionAnswering").eval(), dtype=torch.bfloat16)
+    places = torch.tensor([3, 0, 6, 2])
+    result = model(**batch(), start_positions=places, end_positions=places)
+    assert result.start_logits.dtype == torch.bfloat16 and result.loss.dtype == torch.float32
+    expected = [torch.nn.functional.cross_entropy(logits.float(), places) for logits in (result.start_logits, result.end_logits)]
+    assert_close(result.loss, sum(expected) / 2)
 
 
 @runs_bf16

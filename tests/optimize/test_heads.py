@@ -69,6 +69,18 @@ def check_question_answering(ours, theirs, left):
     assert_same_training(train_once(ours, {**inputs, "start_positions": starts, "end_positions": ends}), expected)
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_answer_in_the_padding_does_not_count(family, packed):
+    """As one outside of the batch does not. The second sequence has one token, the third seven."""
+    model = trireme.optimize(make(family, "ForQuestionAnswering"))
+    results = []
+    for start, end in ((1, 11), (40, 40)):
+        places = {"start_positions": torch.tensor([3, start, 6, 2]), "end_positions": torch.tensor([9, 0, end, 2])}
+        results.append(train_once(model, batch() | places))
+    assert_same_training(*results, 0.0)
+    assert packed and results[0][0] < 10, "a place with the lowest logit there is was asked for"
+
+
 def test_heads_are_there():
     """That the list above was not empty for a reason of its own."""
     assert len(HEADS) >= 25

@@ -133,11 +133,17 @@ class Mine(torch.optim.AdamW):
     pass
 
 
+def with_gaps(model):
+    model[0].weight = torch.nn.Parameter(torch.randn(16, 16)[:, ::2])
+    return torch.optim.AdamW(model.parameters())
+
+
 LEFT = {
     "another": (lambda model: torch.optim.NAdam(model.parameters()), "torch.optim.nadam.NAdam"),
     "derived": (lambda model: Mine(model.parameters()), "Mine"),
     "differentiable": (lambda model: torch.optim.AdamW(model.parameters(), differentiable=True), "differentiable=True"),
     "double": (lambda model: torch.optim.AdamW(model.double().parameters()), "torch.float64"),
+    "gaps": (with_gaps, "a parameter of shape (16, 8) has gaps or overlaps in memory"),
 }
 
 

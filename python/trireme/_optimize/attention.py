@@ -170,8 +170,8 @@ def in_steps(
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min) if mask.dtype == torch.bool else scores + mask
     weights = nn.functional.softmax(scores, -1, dtype=torch.float32).to(value.dtype)
     weights = nn.functional.dropout(weights, dropout)
-    if head_mask is not None:
-        weights = weights * head_mask
+    if head_mask is not None:  # by head, or of any shape that fits the probabilities
+        weights = weights * (head_mask.view(1, -1, 1, 1) if head_mask.dim() == 1 else head_mask)
     return (weights @ value).transpose(1, 2).contiguous(), weights
 
 

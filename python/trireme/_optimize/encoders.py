@@ -178,13 +178,15 @@ def _packed(model: nn.Module, family: Family, given: dict[str, Any], packing: Pa
     pooler = getattr(model, "pooler", None)
     if pooler is not None:
         result["pooler_output"] = pooler(hidden)
+    is_old = int(transformers.__version__.split(".")[0]) < 5
     as_dict = given.get("return_dict")
     if as_dict is None:
-        as_dict = getattr(model.config, "return_dict", True)
+        # Up to transformers 4 a configuration for TorchScript asks for tuples, too.
+        as_dict = model.config.use_return_dict if is_old else model.config.return_dict
     if as_dict:
         return result
     # Up to transformers 4 a model that was made without its pooler gives None in its place.
-    without_pooler = hasattr(model, "pooler") and pooler is None and int(transformers.__version__.split(".")[0]) < 5
+    without_pooler = is_old and hasattr(model, "pooler") and pooler is None
     return (hidden, None) if without_pooler else result.to_tuple()
 
 
@@ -205,10 +207,11 @@ def _question_answering_forward(original: Any) -> Any:
             return original(self, *args, **kwargs)
         starts, ends = given.pop("start_positions", None), given.pop("end_positions", None)
         result = original(*call.args, **call.kwargs)
-        start_logits, end_logits = (logits.masked_fill(~mask.bool(), torch.finfo(logits.dtype).min) for logits in result[:2])
+        present = mask.bool()
+        start_logits, end_logits = (logits.masked_fill(~present, torch.finfo(logits.dtype).min) for logits in result[:2])
         loss = None
         if starts is not None and ends is not None:
-            loss = (_place_loss(start_logits, starts) + _place_loss(end_logits, ends)) / 2
+            loss = (_place_loss(start_logits, starts, present) + _place_loss(end_logits, ends, present)) / 2
         if isinstance(result, tuple):
             return (*(() if loss is None else (loss,)), start_logits, end_logits, *result[2:])
         return type(result)(**{**result, "loss": loss, "start_logits": start_logits, "end_logits": end_logits})
@@ -216,7 +219,10 @@ def _question_answering_forward(original: Any) -> Any:
     return forward
 
 
-def _place_loss(logits: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-    """As transformers has it: [batch] or [batch, 1], and places outside of the batch do not count."""
-    length = logits.shape[1]
-    return nn.functional.cross_entropy(logits, places.reshape(len(logits)).clamp(0, length), ignore_index=length)
+def _place_loss(logits: torch.Tensor, places: torch.Tensor, present: torch.Tensor) -> torch.Tensor:
+    """As transformers has it: [batch] or [batch, 1], and places outside of the batch do not count. Nor do those of padding, which have no
+    logits. In float32, whatever the logits are."""
+    batch, length = logits.shape
+    places = places.reshape(batch, 1).clamp(0, length)
+    counted = nn.functional.pad(present, (0, 1)).gather(1, places)
+    return nn.functional.cross_entropy(logits.float(), places.where(counted, length).flatten(), ignore_index=length)

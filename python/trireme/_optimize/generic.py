@@ -108,7 +108,9 @@ def fused_layer_norm(module: nn.LayerNorm, x: torch.Tensor) -> torch.Tensor:
 
 
 def _fits(x: torch.Tensor) -> bool:
-    return x.device.type == "cpu" and x.dtype in (torch.float32, torch.bfloat16) and x.numel() > 0 and not torch.compiler.is_compiling()
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return False
+    return x.device.type == "cpu" and x.dtype in (torch.float32, torch.bfloat16) and x.numel() > 0
 
 
 def swap_modules(model: nn.Module, taken: Iterable[nn.Module]) -> list[str]:

@@ -45,6 +45,8 @@ def _why_not(optimizer: torch.optim.Optimizer, model: nn.Module) -> str | None:
                 return "its parameters are sharded (DTensor)"
             if param.device.type != "cpu" or param.dtype not in (torch.float32, torch.bfloat16):
                 return f"a parameter is {param.dtype} on {param.device}; float32 and bfloat16 on cpu are supported"
+            if not optim.is_dense(param):
+                return f"a parameter of shape {tuple(param.shape)} has gaps or overlaps in memory"
     if any(getattr(module, "sparse", False) for module in model.modules() if isinstance(module, (nn.Embedding, nn.EmbeddingBag))):
         return "the model has an embedding with sparse gradients"
     step = vars(optimizer).get("step")

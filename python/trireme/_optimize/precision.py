@@ -163,8 +163,11 @@ def autocast_dtype() -> torch.dtype | None:
 # A model that optimize() was given leaves torch.autocast for all of its forward, where bf16 would be slower: its heads too, and models without a
 # packed encoder. So does a packed encoder, which may be called by itself. By hooks: the forward keeps its signature, and the model can be copied
 # and pickled.
+#
+# torch calls no hook where what ends a forward is no Exception, such as KeyboardInterrupt. Autocast is then off until the caller's own `with` ends,
+# and the call stays in the list. Every call adds one entry and looks for its own from the end, so that what was left behind does nothing.
 
-_left = threading.local()  # .calls: of this thread, the models being called, each with the autocast that it left
+_left = threading.local()  # .calls: of this thread, the models being called, by id, and whether each left autocast
 
 
 def follow_plan(model: nn.Module) -> None:
@@ -174,20 +177,30 @@ def follow_plan(model: nn.Module) -> None:
 
 
 def leave_autocast(model: nn.Module, args: Any) -> None:
-    if torch.compiler.is_compiling() or autocast_dtype() != torch.bfloat16:
+    if torch.compiler.is_compiling():
+        return
+    calls = vars(_left).setdefault("calls", [])
+    calls.append((id(model), False))  # before what may raise: the other hook is called all the same
+    if autocast_dtype() != torch.bfloat16:
         return
     plan = bf16_plan()
     say_once(f"torch.autocast: {plan}")
     if not plan.native:
-        off = torch.autocast("cpu", enabled=False)
-        off.__enter__()
-        vars(_left).setdefault("calls", []).append((model, off))
+        calls[-1] = (id(model), True)
+        torch.set_autocast_enabled("cpu", False)  # not by a context, which would count as open if it were never left
 
 
 def enter_autocast(model: nn.Module, args: Any, output: Any) -> None:
-    calls = vars(_left).get("calls")
-    if not torch.compiler.is_compiling() and calls and calls[-1][0] is model:
-        calls.pop()[1].__exit__(None, None, None)
+    if torch.compiler.is_compiling():
+        return
+    calls = vars(_left).get("calls", [])
+    for place in reversed(range(len(calls))):
+        called, left = calls[place]
+        if called == id(model):
+            del calls[place:]
+            if left:
+                torch.set_autocast_enabled("cpu", True)
+            return
 
 
 # ---- optimize(dtype=torch.bfloat16) ----
@@ -212,7 +225,7 @@ def lower(model: nn.Module, optimizer: torch.optim.Optimizer | None, dtype: torc
     if _is_fsdp1(model) or any(map(_is_watched, model.parameters())):
         return "bf16: the parameters stay fp32: call optimize before DDP or FSDP, which would no longer see the gradients"
     if optimizer is not None:
-        _split(optimizer)
+        _split(optimizer, model)
     _cast_parameters(model)
     return f"{plan}; parameters are bf16" + ("" if optimizer is None else ", their lower halves are with the optimizer")
 
@@ -248,12 +261,16 @@ def _cast_parameters(model: nn.Module) -> None:
                 param.grad = param.grad.to(torch.bfloat16)
 
 
-def _split(optimizer: Any) -> None:
+def _split(optimizer: Any, model: nn.Module) -> None:
+    """Of the model's own parameters: the optimizer may have others as well, of models that stay as they are. State is made whole:
+    torch's optimizers begin one where it is empty, and this one may be loaded there before it has made a step."""
     from trireme._library import ops
 
+    own = {id(param) for param in model.parameters()}
     optimizer.master_weights = "split"
     for group in optimizer.param_groups:
         for param in group["params"]:
-            if param.dtype == torch.float32:
-                upper, optimizer.state[param]["lower_half"] = ops().split_bf16(param.detach())
-                param.data = upper
+            if id(param) in own and param.dtype == torch.float32:
+                param.data, lower_half = ops().split_bf16(param.detach())
+                optimizer._init_state(group, param)
+                optimizer.state[param]["lower_half"] = lower_half
