@@ -24,8 +24,8 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, Data
 
 import trireme
 
-# Set by torchrun, MPICH's and Intel's mpirun, Open MPI's, and srun in each process that they start.
-LAUNCHERS = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+# Set by torchrun, MPICH's and Intel's mpirun, Open MPI's, and srun in each process that they start; PMI_PORT by mpirun -pmi-port, which is refused.
+LAUNCHERS = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_PORT")
 
 
 def parse_arguments() -> argparse.Namespace:

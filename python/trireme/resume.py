@@ -8,15 +8,18 @@ cannot be loaded. So this program looks into --output_dir, passes over what is n
 
 Rank 0 chooses, and tells the others (_first_word.py): on a network's file system two hosts need not see the same folders at the same time.
 
-If no checkpoint is whole, those that are not get another name (incomplete-checkpoint-N): the examples of transformers up to 4.57 take the last one that they
-find. Nothing else is touched. The script's torch.load knows "cpu:0", to which the Trainer loads an optimizer's state where there are several processes.
+If no checkpoint is whole, those that are not move to another folder beside --output_dir (out.incomplete): the examples of transformers up to 4.57 take the last
+one that they find, and without one they refuse a folder that is not empty. Nothing else is touched. The script's torch.load knows "cpu:0", to which the Trainer
+loads an optimizer's state where there are several processes.
 """
 
+import contextlib
 import json
 import os
 import pathlib
 import re
 import runpy
+import shutil
 import struct
 import sys
 import time
@@ -25,7 +28,7 @@ from collections.abc import Mapping, Sequence
 
 from trireme import _first_word, _launch
 
-FLAG = "--resume_from_checkpoint"
+OUTPUT_DIR, FLAG = "--output_dir", "--resume_from_checkpoint"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "adapter_model.safetensors", "adapter_model.bin")
 SHOW_S = 30.0  # what one host has written, another may see later: so long does a network's file system keep an old listing
 
@@ -112,25 +115,30 @@ def newest_whole(output_dir: pathlib.Path) -> tuple[pathlib.Path | None, list[tu
     return None, passed_over
 
 
+def spellings(flag: str) -> tuple[str, str]:
+    """HfArgumentParser takes either."""
+    return flag, "--" + flag.removeprefix("--").replace("_", "-")
+
+
 def value_of(arguments: Sequence[str], flag: str) -> str | None:
     """What comes last counts, as for argparse."""
     found = None
     for argument, following in zip(arguments, [*arguments[1:], ""]):
-        if argument == flag:
-            found = following
-        elif argument.startswith(flag + "="):
-            found = argument.partition("=")[2]
+        name, equals, value = argument.partition("=")
+        if name in spellings(flag):
+            found = value if equals else following
     return found
 
 
 def without(arguments: Sequence[str], flag: str) -> list[str]:
     kept, skip = [], False
     for argument in arguments:
+        name, equals, _ = argument.partition("=")
         if skip:
             skip = False
-        elif argument == flag:
-            skip = True
-        elif not argument.startswith(flag + "="):
+        elif name in spellings(flag):
+            skip = not equals
+        else:
             kept.append(argument)
     return kept
 
@@ -159,7 +167,7 @@ def choose(output_dir: pathlib.Path, named: str | None) -> str | None:
 
 def resumed(arguments: Sequence[str], env: Mapping[str, str]) -> list[str]:
     """The script's arguments with the checkpoint to go on from, the same on every rank."""
-    folder, named = value_of(arguments, "--output_dir"), value_of(arguments, FLAG)
+    folder, named = value_of(arguments, OUTPUT_DIR), value_of(arguments, FLAG)
     if folder is None:
         raise ValueError("the script's arguments have no --output_dir, where its checkpoints would be")
     output_dir, named = pathlib.Path(folder), None if named in ("True", "true") else named
@@ -174,7 +182,8 @@ def resumed(arguments: Sequence[str], env: Mapping[str, str]) -> list[str]:
         chosen = json.loads(_first_word.receive(env))
         if chosen not in (None, named):
             _wait_until_it_shows(pathlib.Path(chosen), SHOW_S)
-    return without(arguments, FLAG) + ([] if chosen is None else [FLAG, chosen])
+    has_hyphens = OUTPUT_DIR not in (word.partition("=")[0] for word in arguments)
+    return without(arguments, FLAG) + ([] if chosen is None else [spellings(FLAG)[has_hyphens], chosen])
 
 
 def _wait_until_it_shows(checkpoint: pathlib.Path, seconds: float) -> None:
@@ -186,19 +195,30 @@ def _wait_until_it_shows(checkpoint: pathlib.Path, seconds: float) -> None:
 
 
 def _put_aside(checkpoint: pathlib.Path) -> None:
-    aside = checkpoint.with_name(f"incomplete-{checkpoint.name}")
-    number = 0
-    while aside.exists():
-        number += 1
-        aside = checkpoint.with_name(f"incomplete-{checkpoint.name}.{number}")
-    checkpoint.rename(aside)
-    _say(f"{checkpoint.name} is called {aside.name} from now on")
+    """Nothing is lost but what lies there under the same name and was never finished, either: such ones would pile up. Where --output_dir is a mount there is no
+    place beside it that a rename reaches, and a checkpoint that looks broken may be of a kind that is not known here: then the user has to say."""
+    folder, number = checkpoint.parent.resolve(), 0
+    aside = folder.with_name(f"{folder.name}.incomplete") / checkpoint.name
+    try:
+        aside.parent.mkdir(exist_ok=True)
+        while (aside / "trainer_state.json").exists():
+            number += 1
+            aside = aside.with_name(f"{checkpoint.name}.{number}")
+        if aside.exists():
+            shutil.rmtree(aside)
+        checkpoint.rename(aside)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            aside.parent.rmdir()  # unless something is in it
+        raise ValueError(f"{checkpoint} is in the script's way and cannot be moved to {aside}: {error.strerror}. Move or delete it") from None
+    _say(f"{checkpoint} is moved to {aside}")
 
 
 def main() -> None:
     if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
         print(__doc__)
         raise SystemExit(0 if len(sys.argv) > 1 else 2)
+    from trireme._huggingface import why_uncounted
     from trireme._huggingface.for_transformers import load_on_numbered_cpus
 
     load_on_numbered_cpus()
@@ -206,6 +226,8 @@ def main() -> None:
     script = sys.argv[1]
     try:
         _launch.fill(env)  # of mpirun's variables; the script's own environment stays as it is
+        if problem := why_uncounted(env):
+            raise ValueError(problem)
         sys.argv = [script, *resumed(sys.argv[2:], env)]
     except (ValueError, TimeoutError, _first_word.NoWord) as error:
         raise SystemExit(f"trireme.resume: {error}") from None

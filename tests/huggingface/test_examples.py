@@ -173,6 +173,14 @@ def test_entities(example, labels, found):
     assert example("token_classification").entities(labels.split()) == found
 
 
+def test_a_loop_does_not_train_alone_where_nobody_has_counted(example, monkeypatch):
+    """mpirun -pmi-port."""
+    for name, value in {"PMI_PORT": "node0:40715", "PMI_ID": "1"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match="Start them without -pmi-port, or with torchrun"):
+        example("ddp_loop").join_group()
+
+
 def test_files_with_mistakes_are_sentences(example, tmp_path):
     texts = example("labelled_texts")
     (tmp_path / "texts.tsv").write_text("food\tsoup\n\nfood soup\n")

@@ -29,9 +29,9 @@ def files(tmp_path_factory):
     return {"train": write_questions(folder / "train.json", 24, seed=1), "dev": write_questions(folder / "dev.json", 8, seed=2)}
 
 
-def run(launcher, flags, files, output, model=None, env=None):
+def run(launcher, flags, files, output, model=None, env=None, script=SCRIPT):
     """The results of a run of the script, and what the script says of its group."""
-    command = [*launcher, str(SCRIPT), "--model_name_or_path", str(model or minilm()), *GUIDE.split(), *flags]
+    command = [*launcher, str(script), "--model_name_or_path", str(model or minilm()), *GUIDE.split(), *flags]
     command += ["--train_file", str(files["train"]), "--validation_file", str(files["dev"]), "--output_dir", str(output)]
     command += ["--report_to", "none", "--disable_tqdm", "True"]
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("TRIREME_", "ACCELERATE_", "CCL_", "OMP_"))}
@@ -61,6 +61,14 @@ def test_torchrun_with_bf16(files, tmp_path):
     _, group, said = run(TORCHRUN, ["--no_cuda", "--ddp_backend", "ccl", "--use_ipex", "--bf16"], files, tmp_path / "out", env={"TRIREME_BF16": "emulate"})
     assert group == TOGETHER
     assert "bf16: computes in fp32" in said
+
+
+def test_a_job_that_has_come_down_to_one_process(files, tmp_path):
+    """It is a group of one, which settles its threads as the larger one did."""
+    torchrun = ["1" if word == "2" else word for word in TORCHRUN]
+    _, group, said = run(torchrun, ["--no_cuda", "--ddp_backend", "ccl", "--use_ipex", "--max_steps", "2"], files, tmp_path / "out")
+    assert group == {**TOGETHER, "world_size": 1}
+    assert "local rank 0 of 1: 1 compute thread" in said
 
 
 def test_one_cpu(files, tmp_path):
@@ -109,6 +117,43 @@ def test_several_processes_do_not_train_alone(files, tmp_path, mpirun):
         pytest.skip("this accelerate takes a launcher's processes together by itself")
     with pytest.raises(AssertionError, match="2 processes were launched.*--use_cpu"):
         run([mpirun, "-n", "2", *PYTHON], ["--max_steps", "1"], files, tmp_path / "out")
+
+
+# ---- What the guides preload ----
+
+WRITE_MAPS = """
+import os, pathlib, runpy, sys
+sys.path.insert(0, {folder!r})
+runpy.run_path({script!r}, run_name="__main__")
+pathlib.Path(f"maps.{{os.getpid()}}").write_text(pathlib.Path("/proc/self/maps").read_text())
+"""
+
+
+def library(*names: str) -> str | None:
+    """LD_LIBRARY_PATH counts, too: the packages need not be installed."""
+    folders = [*os.environ.get("LD_LIBRARY_PATH", "").split(":"), f"{sys.prefix}/lib", "/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/llvm-14/lib"]
+    return next((str(path) for folder in folders for name in names if folder and (path := pathlib.Path(folder) / name).exists()), None)
+
+
+OPENMPS = {"Intel's": "libiomp5.so", "LLVM's": "libomp.so.5"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("openmp", OPENMPS)
+def test_preloaded_libraries(files, tmp_path, openmp):
+    """deploy/kubernetes/pytorchjob.yaml's command. The image has LLVM's under Intel's name."""
+    tcmalloc, runtime = library("libtcmalloc_minimal.so.4", "libtcmalloc.so.4"), library(OPENMPS[openmp])
+    if tcmalloc is None or runtime is None:
+        missing = [name for name, path in (("libtcmalloc (Debian: libtcmalloc-minimal4)", tcmalloc), (f"{OPENMPS[openmp]} (pip: intel-openmp; Debian: libomp5-14)", runtime)) if not path]
+        pytest.skip(f"no {', no '.join(missing)}")
+    script = tmp_path / "run_qa.py"
+    script.write_text(WRITE_MAPS.format(folder=str(EXAMPLES), script=str(SCRIPT)))
+    flags = ["--use_cpu", "--ddp_backend", "ccl", "--use_ipex", "--bf16", "--max_steps", "4"]
+    env = {"LD_PRELOAD": f"{tcmalloc}:{runtime}", "TRIREME_BF16": "emulate", "CCL_WORKER_COUNT": "1"}
+    _, group, said = run([*TORCHRUN, "-m", "trireme.resume"], flags, files, tmp_path / "out", env=env, script=script)
+    assert group == TOGETHER and "cannot be preloaded" not in said
+    maps = [path.read_text() for path in tmp_path.glob("maps.*")]
+    assert len(maps) == 2 and all(os.path.realpath(path) in each for path in (tcmalloc, runtime) for each in maps)
 
 
 # ---- Checkpoints ----

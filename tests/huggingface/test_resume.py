@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
@@ -11,11 +12,14 @@ from datetime import timedelta
 
 import pytest
 
+from tests.cluster.hosts import why_not
+
 torch = pytest.importorskip("torch")
 safetensors_torch = pytest.importorskip("safetensors.torch")
 resume = pytest.importorskip("trireme.resume")
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+NO_MOUNTS = why_not()
 SCRIPT = "import json, os, sys\nprint(json.dumps([sys.argv, __name__, sys.path[0]]))\n"
 
 
@@ -66,6 +70,17 @@ def test_the_newest_checkpoint_is_passed_on(tmp_path):
     assert start(tmp_path, f"--output_dir={out}")[0] == [f"--output_dir={out}", "--resume_from_checkpoint", str(out / "checkpoint-100")]
 
 
+def test_flags_may_have_hyphens(tmp_path):
+    """HfArgumentParser takes both; a parser of the script's own that has hyphens gets hyphens."""
+    out = tmp_path / "out"
+    make_checkpoint(out, 5)
+    named = make_checkpoint(tmp_path / "earlier", 7)
+    flag = "--resume-from-checkpoint"
+    assert start(tmp_path, "--output-dir", out)[0] == ["--output-dir", str(out), flag, str(out / "checkpoint-5")]
+    assert start(tmp_path, f"--output-dir={out}", f"{flag}={named}")[0] == [f"--output-dir={out}", flag, str(named)]
+    assert start(tmp_path, "--output_dir", out, flag, named, "--do_train")[0] == ["--output_dir", str(out), "--do_train", "--resume_from_checkpoint", str(named)]
+
+
 def test_a_checkpoint_that_is_not_whole_is_passed_over_with_a_sentence(tmp_path):
     out = tmp_path / "out"
     make_checkpoint(out, 5)
@@ -106,8 +121,67 @@ def test_where_none_is_whole_the_script_must_not_find_one(tmp_path):
     cut_short(make_checkpoint(out, 5) / "optimizer.pt")
     words, said = start(tmp_path, "--output_dir", out, "--resume_from_checkpoint", "True")
     assert words == ["--output_dir", str(out)] and "checkpoint-5 is passed over" in said
-    assert [each.name for each in out.iterdir()] == ["incomplete-checkpoint-5"]
+    assert list(out.iterdir()) == [] and (tmp_path / "out.incomplete" / "checkpoint-5" / "model.safetensors").exists()
+    assert f"{out}/checkpoint-5 is moved to {out}.incomplete/checkpoint-5" in said
     assert start(tmp_path, "--output_dir", tmp_path / "nothing")[0] == ["--output_dir", str(tmp_path / "nothing")]
+
+
+# What run_qa.py up to 4.57 does with its folder before it trains. Killed while it writes its first checkpoint, where a file "kill" tells it.
+RUN_QA = """
+import os, pathlib, re, signal, sys
+out, kill = pathlib.Path(sys.argv[2]), pathlib.Path(__file__).with_name("kill")
+if out.is_dir():
+    if not any(re.fullmatch(r"checkpoint-\\d+", each.name) and each.is_dir() for each in out.iterdir()) and len(os.listdir(out)) > 0:
+        raise ValueError(f"Output directory ({out}) already exists and is not empty. Use --overwrite_output_dir to overcome.")
+checkpoint = out / "checkpoint-200"
+checkpoint.mkdir(parents=True)
+(checkpoint / "model.safetensors").write_bytes(b"half of it")
+if kill.exists():
+    (checkpoint / kill.read_text()).touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+print("trained")
+"""
+
+
+def run_qa(tmp_path, out, kill=None, prefix=()) -> subprocess.CompletedProcess:
+    (tmp_path / "run_qa.py").write_text(RUN_QA)
+    (tmp_path / "kill").write_text(kill) if kill else (tmp_path / "kill").unlink(missing_ok=True)
+    command = [*prefix, sys.executable, "-m", "trireme.resume", str(tmp_path / "run_qa.py"), "--output_dir", str(out)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240)
+
+
+def test_a_kill_during_the_first_checkpoint_stops_no_later_start(tmp_path):
+    """Nor do such checkpoints pile up."""
+    out = tmp_path / "out"
+    for killed in ("first", "second"):
+        assert run_qa(tmp_path, out, kill=killed).returncode == -signal.SIGKILL
+    done = run_qa(tmp_path, out)
+    assert done.stdout == "trained\n", done.stderr
+    assert sorted(each.name for each in (tmp_path / "out.incomplete").rglob("*")) == ["checkpoint-200", "model.safetensors", "second"]
+
+
+# Mounts the folder that follows on itself: nothing can be renamed from it to a place beside it.
+MOUNTED = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" "$0" && exec "$@"']
+
+
+@pytest.mark.skipif(NO_MOUNTS is not None, reason=f"{NO_MOUNTS}")
+def test_where_the_output_directory_is_a_mount_nothing_is_deleted(tmp_path):
+    """What looks broken may be of a kind that is not known here, or not be seen whole yet on this host."""
+    out = tmp_path / "out"
+    assert run_qa(tmp_path, out, kill="first").returncode == -signal.SIGKILL
+    done = run_qa(tmp_path, out, prefix=[*MOUNTED, str(out)])
+    assert done.returncode == 1 and (out / "checkpoint-200" / "first").exists() and not (tmp_path / "out.incomplete").exists()
+    assert f"{out}/checkpoint-200 is in the script's way and cannot be moved to {out}.incomplete/checkpoint-200: Invalid cross-device link" in done.stderr
+
+
+def test_what_lies_aside_and_was_finished_stays(tmp_path):
+    """A checkpoint of a kind that is not known here."""
+    out = tmp_path / "out"
+    for _ in range(3):
+        checkpoint = make_checkpoint(out, 5)
+        (checkpoint / "model.safetensors").unlink()
+        start(tmp_path, "--output_dir", out)
+    assert sorted(each.name for each in (tmp_path / "out.incomplete").iterdir()) == ["checkpoint-5", "checkpoint-5.1", "checkpoint-5.2"]
 
 
 def test_a_checkpoint_that_the_user_names_counts_until_there_is_a_newer_one(tmp_path):
@@ -142,6 +216,16 @@ def test_without_an_output_dir_it_says_so(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     done = subprocess.run([sys.executable, "-m", "trireme.resume", str(tmp_path / "script.py")], capture_output=True, text=True, timeout=240)
     assert done.returncode == 1 and "no --output_dir" in done.stderr
+
+
+def test_processes_that_nobody_has_counted_do_not_all_choose(tmp_path):
+    """mpirun -pmi-port."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    command = [sys.executable, "-m", "trireme.resume", str(tmp_path / "script.py"), "--output_dir", str(tmp_path / "out")]
+    done = subprocess.run(command, env={**os.environ, "PMI_PORT": "node0:40715", "PMI_ID": "1"}, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 1 and "trireme.resume: this process was started by mpirun -pmi-port" in done.stderr
+    alone = {**os.environ, "PMI_PORT": "node0:40715", "PMI_ID": "1", "TRIREME_ALONE": "1"}
+    assert subprocess.run(command, env=alone, capture_output=True, text=True, timeout=240).returncode == 0
 
 
 def test_an_optimizers_state_can_be_loaded_to_a_numbered_cpu(tmp_path):

@@ -71,6 +71,36 @@ def test_a_script_keeps_an_option_of_its_own():
         assert done.stdout.strip() == "sometimes False", done.stderr[-2000:]
 
 
+OWN = """
+    import dataclasses
+    from transformers import HfArgumentParser, TrainingArguments
+
+    @dataclasses.dataclass
+    class Mine:
+        {field}
+
+    print(*(given.cuda for given in HfArgumentParser({kinds}).parse_args_into_dataclasses() if hasattr(given, "cuda")))
+"""
+BOTH = "dataclasses.make_dataclass('Both', [], bases=(Mine, TrainingArguments))"
+
+
+@pytest.mark.parametrize("kinds", ["(Mine, TrainingArguments)", "(TrainingArguments, Mine)", pytest.param(BOTH, marks=pytest.mark.long)], ids=["before", "after", "in one"])
+@pytest.mark.parametrize(
+    ("field", "flags", "expected"),
+    [
+        ("cuda: str = dataclasses.field(default='never', metadata={'aliases': ['--use-ipex', '-i']})", ["--use-ipex", "sometimes"], "sometimes"),
+        ("cuda: bool = True", ["--no_cuda"], "False"),  # an option that HfArgumentParser adds
+    ],
+    ids=["alias", "negation"],
+)
+def test_a_script_keeps_options_that_come_with_its_own(kinds, field, flags, expected):
+    done = attempt(OWN.format(field=field, kinds=kinds), "--output_dir", "out", "--use_cpu", *flags)
+    if "conflicting option string" in done.stderr:  # transformers has the flag itself, and refuses with or without Trireme
+        assert tuple(int(part) for part in transformers.__version__.split(".")[:2]) < ((5, 0) if flags == ["--no_cuda"] else (4, 53))
+    else:
+        assert done.stdout.strip() == expected, done.stderr[-2000:]
+
+
 def test_a_script_adds_an_option_of_its_own():
     program = """
         from transformers import HfArgumentParser, TrainingArguments
@@ -143,10 +173,16 @@ def test_what_asks_for_nothing_trains_as_without_trireme():
         bits = b"".join(tensor.numpy().tobytes() for tensor in model.state_dict().values())
         print("trireme._huggingface.hook" in sys.modules, seconds, hashlib.sha256(bits).hexdigest())
     """
-    without, with_it = (run(program, TORCH_DEVICE_BACKEND_AUTOLOAD=each).splitlines()[-1].split() for each in "01")
-    assert (without[0], with_it[0]) == ("False", "True")
-    assert without[2] == with_it[2]
-    assert float(with_it[1]) < float(without[1]) + 1.5
+    seconds_without, seconds_with = [], []
+    for _ in range(3):  # a busy machine can make any of them slow, and none fast
+        without, with_it = (run(program, TORCH_DEVICE_BACKEND_AUTOLOAD=each).splitlines()[-1].split() for each in "01")
+        assert (without[0], with_it[0]) == ("False", "True")
+        assert without[2] == with_it[2]
+        seconds_without.append(float(without[1]))
+        seconds_with.append(float(with_it[1]))
+        if min(seconds_with) < min(seconds_without) + 1.5:
+            return
+    raise AssertionError(f"{seconds_with} with it, {seconds_without} without")
 
 
 def test_argparse_is_left_alone():
@@ -200,6 +236,36 @@ def test_checkpoints_can_be_loaded_on_several_processes():
 def test_mpirun_needs_no_other_variables():
     mpi = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
     assert run(GROUP.format(more="ddp_backend='ccl'"), **mpi) == "ccl 0:01:17 2"
+
+
+ONE = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+ONE_OF_MPIRUN = {"PMI_RANK": "0", "PMI_SIZE": "1", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1"}
+
+
+@pytest.mark.parametrize("launched", [ONE, ONE_OF_MPIRUN], ids=["torchrun", "mpirun"])
+def test_one_process_of_a_launcher_is_a_group_of_one(launched):
+    """accelerate would make it of gloo, or none. An elastic job may come down to one."""
+    assert run(GROUP.format(more="ddp_backend='ccl'"), **launched) == "ccl 0:01:17 1"
+
+
+def test_a_single_process_takes_ccl_by_itself_only_where_accelerate_makes_a_group_of_it():
+    """A shell that srun or mpirun started is no job: all that runs in it would want the same port."""
+    assert run(GROUP.format(more=""), TRIREME_AUTO="1", **ONE) == "ccl 0:01:17 1"
+    program = "import torch.distributed as dist\nfrom accelerate import PartialState\nPartialState()\nprint(dist.is_initialized())"
+    assert run(program, TRIREME_AUTO="1", **ONE_OF_MPIRUN) == run(program, TRIREME_AUTO="1", LOCAL_RANK="-1") == "False"
+
+
+def test_patch_trainer_registers_the_backend():
+    """Where torch does not."""
+    program = """
+        import trireme
+        trireme.patch_trainer()
+        import torch.distributed as dist
+        from transformers import TrainingArguments
+        TrainingArguments("out", report_to=[]).device
+        print(dist.get_backend(), dist.get_world_size())
+    """
+    assert run(program, TORCH_DEVICE_BACKEND_AUTOLOAD="0", **ONE) == "ccl 1"
 
 
 def test_an_existing_group_is_respected():
@@ -352,6 +418,26 @@ def test_processes_that_would_train_alone(env, before, more, remedy):
     assert last.startswith(f"ValueError: trireme: {count} processes were launched, but the Trainer would train alone in each of them") and remedy in last
     if more != "ddp_backend='gloo'" or env is RANK:
         assert run(program, **env, TRIREME_ALONE="1") == "cpu"
+
+
+# mpirun -pmi-port, of MPICH 4 and 5.
+PMI_PORT = {"PMI_PORT": "node0:40715", "PMI_ID": "1", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "3"}
+
+
+@pytest.mark.parametrize(
+    ("made", "env"),
+    [
+        ("TrainingArguments('out', use_cpu=True).device", {}),
+        ("TrainingArguments('out', ddp_backend='ccl').device", {}),
+        ("Accelerator(cpu=True).device", {"TRIREME_AUTO": "1"}),
+    ],
+    ids=["Trainer", "ccl", "Accelerator"],
+)
+def test_processes_that_nobody_has_counted(made, env):
+    program = f"from accelerate import Accelerator\nfrom transformers import TrainingArguments\nprint({made})"
+    last = attempt(program, **PMI_PORT, **env).stderr.strip().splitlines()[-1]
+    assert last.startswith("ValueError: trireme: this process was started by mpirun -pmi-port") and "without -pmi-port, or with torchrun" in last
+    assert run(program, **PMI_PORT, **env, TRIREME_ALONE="1") == "cpu"
 
 
 def test_other_errors_stay():

@@ -11,10 +11,14 @@ import os
 from collections.abc import Mapping
 from datetime import timedelta
 
+from trireme import _launch
+
 __all__ = ["Misfit", "asked", "patch_trainer"]
 
 TRUE = ("1", "true", "yes", "on", "y", "t")
 SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")  # by which accelerate knows how many processes there are
+
+MEANT_TO = "If they are meant to train alone, set TRIREME_ALONE=1."
 
 
 class Misfit(RuntimeError):
@@ -79,12 +83,25 @@ def launched_processes(env: Mapping[str, str]) -> int:
     return 1
 
 
+def why_uncounted(env: Mapping[str, str]) -> str | None:
+    """Processes that cannot know of each other would all train alone: a sentence, or None."""
+    problem = None if is_true("TRIREME_ALONE") else _launch.uncounted(env)
+    return problem and f"{problem}. {MEANT_TO}"
+
+
+def refuse_uncounted() -> None:
+    if problem := why_uncounted(os.environ):
+        raise ValueError(f"trireme: {problem}")
+
+
 def patch_trainer() -> None:
     """From here on every Trainer and Accelerator of this process trains on Trireme, without a flag: models and optimizers go through
-    ``trireme.optimize``, several processes through the backend ``ccl``, and bf16 follows ``trireme.bf16_plan``. Call it before TrainingArguments
-    or an Accelerator is made. ``TRIREME_AUTO=1`` does the same from outside."""
+    ``trireme.optimize``, processes that were launched through the backend ``ccl``, and bf16 follows ``trireme.bf16_plan``. Call it before
+    TrainingArguments or an Accelerator is made. ``TRIREME_AUTO=1`` does the same from outside."""
+    from trireme import _register
     from trireme._huggingface import hook
 
     asked.auto = True
-    hook.install()
+    _register.register()  # which torch does not do with TORCH_DEVICE_BACKEND_AUTOLOAD=0
+    hook.install()  # register() never raises; here what cannot be had is an error
     asked.raise_misfits()

@@ -10,7 +10,7 @@ import types
 from typing import Any
 
 from trireme import _launch
-from trireme._huggingface import Asked, asked, is_true, launched_processes, of
+from trireme._huggingface import Asked, asked, is_true, launched_processes, of, refuse_uncounted
 
 VERSIONS = "1.1 to 1.15"
 
@@ -40,18 +40,22 @@ def _choose_group(cls: Any) -> None:
     def __init__(self: Any, cpu: bool = False, **kwargs: Any) -> None:
         if kwargs.get("backend") is None and _takes_ccl_by_itself():
             kwargs["backend"] = "ccl"
+        if kwargs.get("backend") == "ccl" or asked.anything():
+            refuse_uncounted()
         if kwargs.get("backend") == "ccl":
             asked.raise_misfits_at_once()
             if os.environ.get("CCL_WORKER_COUNT") == "0":  # how `accelerate launch` says that it would not choose ccl by itself
                 del os.environ["CCL_WORKER_COUNT"]
             _launch.fill(os.environ)
-        together = launched_processes(os.environ) > 1
+        is_group = launched_processes(os.environ) > 1
         if kwargs.get("backend") == "ccl":
-            if together:
+            # Of one, too: accelerate makes a group wherever LOCAL_RANK is set. This one settles the threads by what is granted.
+            is_group = is_group or int(os.environ.get("LOCAL_RANK", "-1")) >= 0
+            if is_group:
                 cpu = True
             else:
-                del kwargs["backend"]  # one process has no group
-        if cpu and together and asked.anything() and asked.timeout is not None:
+                del kwargs["backend"]  # nobody launched this process
+        if cpu and is_group and asked.anything() and asked.timeout is not None:
             kwargs.setdefault("timeout", asked.timeout)
         original(self, cpu, **kwargs)
 
@@ -61,7 +65,10 @@ def _choose_group(cls: Any) -> None:
 def _takes_ccl_by_itself() -> bool:
     import torch
 
-    return asked.automatic() and launched_processes(os.environ) > 1 and not torch.accelerator.is_available()
+    if not asked.automatic() or torch.accelerator.is_available():
+        return False
+    # A single process only where accelerate itself makes a group of it: a shell that srun or mpirun started is no job.
+    return int(os.environ.get("LOCAL_RANK", "-1")) >= 0 or launched_processes(os.environ) > 1
 
 
 def _choose_backend(cls: Any, multi_cpu: Any) -> None:

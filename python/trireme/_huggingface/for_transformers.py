@@ -21,7 +21,7 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
-from trireme._huggingface import SIZES, asked, is_true, launched_processes, of
+from trireme._huggingface import MEANT_TO, SIZES, asked, is_true, launched_processes, of, refuse_uncounted
 
 VERSIONS = "4.46 to 5.22"
 
@@ -159,13 +159,16 @@ def launched_together() -> int:
 def refuse_to_train_alone(arguments: Any, on_cpu: bool) -> None:
     """A state without a kind of distribution may have a group all the same (accelerate 1.13 and later, `--ddp_backend gloo`): its models are not put into
     DDP."""
-    if not on_cpu or (count := launched_together()) <= 1:
+    if not on_cpu:
         return
     from accelerate import PartialState
 
     state = PartialState._shared_state
-    if state.get("num_processes") == 1 or state.get("distributed_type") == "NO":
+    if state.get("num_processes") != 1 and state.get("distributed_type") != "NO":
+        return
+    if (count := launched_together()) > 1:
         raise ValueError(how_to_train_together(count, ALONE, arguments))
+    refuse_uncounted()
 
 
 def how_to_train_together(count: int, problem: str, arguments: Any) -> str:
@@ -175,7 +178,7 @@ def how_to_train_together(count: int, problem: str, arguments: Any) -> str:
     flags = ["--use_cpu (or --no_cuda)"] if can_be_counted and not names_cpu else []
     flags += ["--ddp_backend ccl"] if getattr(arguments, "ddp_backend", None) != "ccl" else []
     remedy = f"Give {' or '.join(flags)}" if flags else "Make the arguments before any Accelerator: its state is for one process"
-    return f"trireme: {count} processes were launched, but {problem}. {remedy}. If they are meant to train alone, set TRIREME_ALONE=1."
+    return f"trireme: {count} processes were launched, but {problem}. {remedy}. {MEANT_TO}"
 
 
 @functools.cache
@@ -221,9 +224,20 @@ def patch_parser(module: types.ModuleType) -> None:
 
 def _yield_names(dataclass_types: Any) -> None:
     kinds = [dataclass_types] if dataclasses.is_dataclass(dataclass_types) else dataclass_types or ()
-    arguments = [kind for kind in kinds if getattr(kind, "_trireme", False)]
-    others = [kind for kind in kinds if dataclasses.is_dataclass(kind) and kind not in arguments]
-    _yield(arguments, {field.name for kind in others for field in dataclasses.fields(kind)})
+    fields = [field for kind in kinds if dataclasses.is_dataclass(kind) for field in dataclasses.fields(kind) if not _is_ours(field)]
+    _yield([kind for kind in kinds if getattr(kind, "_trireme", False)], {name for field in fields for name in _options_of(field)})
+
+
+def _is_ours(field: Any) -> bool:
+    return GuideFlags.__dataclass_fields__.get(field.name) is field
+
+
+def _options_of(field: Any) -> set[str]:
+    """What HfArgumentParser makes of a field, as names: what is true by default gets a second option, by which it becomes false."""
+    aliases = field.metadata.get("aliases", [])
+    aliases = [aliases] if isinstance(aliases, str) else aliases
+    negation = [f"no_{field.name}"] if field.default is True else []
+    return {name.lstrip("-").replace("-", "_") for name in (field.name, *negation, *aliases)}
 
 
 def _yield_options(parser: Any, options: Iterable[str]) -> None:
@@ -240,7 +254,7 @@ def _yield(arguments: Iterable[Any], taken: set[str]) -> set[str]:
     """Withdraws our fields of these names. Returns those that were there."""
     withdrawn: set[str] = set()
     for kind in arguments:
-        ours = {name for name, field in kind.__dataclass_fields__.items() if GuideFlags.__dataclass_fields__.get(name) is field}
+        ours = {name for name, field in kind.__dataclass_fields__.items() if _is_ours(field)}
         if ours & taken:
             root = next(base for base in reversed(kind.__mro__) if "_trireme" in vars(base))
             withdraw_flags(root, ours & taken)
