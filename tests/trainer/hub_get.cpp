@@ -1,7 +1,7 @@
 // Finds or downloads a model or a dataset for tests, by the environment's settings, and prints where it is.
 //
-//   hub_get [--FIELD=NUMBER ...] [--progress] model NAME [REVISION] | tokenizer NAME | dataset NAME train|validation
-//   [CONFIG]
+//   hub_get [--FIELD=NUMBER ...] [--progress]
+//           model NAME [REVISION] | config NAME | tokenizer NAME | dataset NAME train|validation [CONFIG]
 //
 // FIELD is one of HubSettings: attempts, first_pause_ms, longest_pause, lock_timeout.
 #include <functional>
@@ -35,6 +35,7 @@ static void set(HubSettings& settings, const std::string& flag) {
 
 static std::filesystem::path find(const std::vector<std::string>& words, const HubSettings& settings) {
   if (words.at(0) == "model") return model_directory(words.at(1), settings, words.size() > 2 ? words[2] : "main");
+  if (words.at(0) == "config") return config_directory(words.at(1), settings);
   if (words.at(0) == "tokenizer") return tokenizer_directory(words.at(1), settings);
   return dataset_file(words.at(1), words.at(2) == "train", settings, words.size() > 3 ? words[3] : "");
 }

@@ -16,7 +16,6 @@ void print_about(const Tokenizer& tokenizer) {
   const PairTemplate& pair = tokenizer.pair_template();
   Json about;
   about["cls_id"] = tokenizer.cls_id();
-  about["pad_id"] = tokenizer.pad_id();
   about["vocabulary_size"] = tokenizer.vocabulary_size();
   about["before"] = pair.before;
   about["between"] = pair.between;

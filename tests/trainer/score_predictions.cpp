@@ -1,7 +1,6 @@
 // Prints what the trainer's metrics say, as JSON.
-//   score_predictions 1.1|2.0 QUESTIONS PREDICTIONS [NO_ANSWER_PROBABILITIES]    the scores; the last two files are {"<id>":
-//   ...} score_predictions words STRINGS                                             the normalized words of each of an
-//   array of strings
+//   score_predictions 1.1|2.0 QUESTIONS PREDICTIONS    the scores; PREDICTIONS is {"<id>": text, ...}
+//   score_predictions words STRINGS                    the normalized words of each of an array of strings
 #include <iostream>
 #include <string>
 #include <vector>
@@ -22,14 +21,12 @@ static Json words_of(const std::string& strings) {
 
 static Json scores(const std::vector<std::string>& arguments) {
   const std::vector<Example> examples = read_squad(arguments[1], {});
-  const Json no_answer = arguments.size() > 3 ? read_json(arguments[3]) : Json::object();
   std::vector<Prediction> predictions;
   const Json answers = read_json(arguments[2]);
   for (const auto& [id, text] : answers.items()) {
     Prediction& one = predictions.emplace_back();
     one.id = id;
     one.text = text.get_ref<const std::string&>();
-    one.no_answer_probability = no_answer.value(id, 0.0);
   }
   return arguments[0] == "2.0" ? squad_v2_metrics(examples, predictions) : squad_v1_metrics(examples, predictions);
 }
@@ -39,7 +36,7 @@ int main(int count, char** words) {
   try {
     if (arguments.size() == 2 && arguments[0] == "words") {
       std::cout << words_of(arguments[1]) << '\n';
-    } else if (arguments.size() == 3 || arguments.size() == 4) {
+    } else if (arguments.size() == 3) {
       std::cout << scores(arguments) << '\n';
     } else {
       std::cerr << "see the head of score_predictions.cpp\n";

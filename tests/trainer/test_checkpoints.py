@@ -266,6 +266,25 @@ def test_other_data_or_another_seed_cannot_be_resumed_with(flags, tmp_path):
     run(2, *flags)
 
 
+def test_a_run_that_had_diverged_is_not_gone_on_with(flags, tmp_path):
+    """Its weights are no numbers. The sentence names the last checkpoint that is of use."""
+    out, steps = tmp_path / "out", ["--save_strategy", "steps", "--save_steps", 2]
+    run(2, *flags, *steps, "--max_steps", 4)
+    run(2, *flags, *steps, "--max_steps", 8, "--learning_rate", 1e38)
+    assert [json_of(out / f"checkpoint-{step}" / "trireme_state.json")["loss_sum"] is None for step in (2, 4, 6, 8)] == [False, False, True, True]
+    done = run(2, *flags, *steps, check=False)
+    assert done.returncode != 0
+    said = f"checkpoint-8/trireme_state.json.loss_sum: the run had diverged, its loss was no number: go on from before that, with --resume_from_checkpoint {out}/checkpoint-4 or an earlier one, "
+    assert said in done.stderr
+    run(2, *flags, *steps, "--max_steps", 8, "--resume_from_checkpoint", out / "checkpoint-4")
+    assert json_of(out / "checkpoint-8" / "trireme_state.json")["loss_sum"] > 0
+    for good in out.glob("checkpoint-*"):
+        shutil.rmtree(good)
+    shutil.copytree(out / "earlier-1" / "checkpoint-8", out / "checkpoint-8")
+    done = run(2, *flags, *steps, check=False)
+    assert done.returncode != 0 and "its loss was no number; no checkpoint before it is there: begin anew, with --overwrite_output_dir, and" in done.stderr
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system takes root")
 def test_a_full_disk_leaves_the_previous_checkpoint_whole(flags, tmp_path):
     """Its size lets one checkpoint in, and not two."""

@@ -9,6 +9,7 @@ import shutil
 import signal
 import ssl
 import subprocess
+import sys
 import time
 
 import filelock
@@ -30,7 +31,7 @@ FILES = {
     "model.safetensors": WEIGHTS,
 }
 FETCHED = {name: content for name, content in FILES.items() if name != "README.md"}
-TOKENIZER_FILES = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt"}
+TOKENIZER_FILES = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt", "vocab.json", "merges.txt"}
 # Pauses between attempts in which nothing happens.
 QUICK = "--first_pause_ms=20"
 
@@ -155,6 +156,17 @@ def test_what_is_there_is_not_downloaded_again(hub, get):
     assert len(hub.hub.requests) == requests + 1
 
 
+def test_the_cache_is_that_of_transformers(hub, get, tmp_path):
+    caches = {name: str(tmp_path / name) for name in ("TRANSFORMERS_CACHE", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")}
+    while caches:
+        theirs = subprocess.run(
+            [sys.executable, "-c", "from transformers.utils.hub import TRANSFORMERS_CACHE; print(TRANSFORMERS_CACHE)"],
+            env=get.env | caches, capture_output=True, text=True, check=True, timeout=60,
+        )  # fmt: skip
+        assert get.succeed("model", "org/name", **caches).is_relative_to(theirs.stdout.strip())
+        del caches[pathlib.Path(theirs.stdout.strip()).name]
+
+
 def test_a_snapshot_with_a_link_to_nowhere_is_mended(hub, get):
     get.succeed()
     (get.folder / "blobs" / hub.etag("vocab.txt")).unlink()
@@ -197,6 +209,18 @@ def test_a_tokenizer_alone(hub, get):
     assert "has no config.json" in get.fail()
     message = get.fail("tokenizer", "org/other", HF_HUB_OFFLINE="1")
     assert "put the tokenizer's files" in message and "model.safetensors" not in message
+
+
+def test_a_configuration_alone(hub, get):
+    message = get.fail("config", "org/name", HF_HUB_OFFLINE="1")
+    assert "put config.json into a directory" in message and "tokenizer" not in message
+    assert contents(get.succeed("config", "org/name")).keys() == {"config.json"}
+    assert {request.path for request in hub.hub.requests} == {hub.path("config.json", "main"), hub.path("config.json")}
+    assert get.succeed("config", "org/name", HF_HUB_OFFLINE="1") == get.snapshot
+    assert contents(get.succeed()) == FETCHED, "what else a model needs is still to come"
+    del hub.files["config.json"]
+    shutil.rmtree(get.cache)
+    assert "has no config.json" in get.fail("config", "org/name")
 
 
 def test_progress_is_told(hub, get):

@@ -146,6 +146,8 @@ def test_models_that_cannot_be_used_are_refused_by_name(tmp_path):
         ({"num_hidden_layers": 3}, "the weights have no bert.encoder.layer.2.attention.self.query.weight"),
         ({"intermediate_size": 64}, "has shape [128, 32]; by config.json it should have [64, 32]"),
         ({"hidden_size": -4}, "hidden_size: is -4; it must be between 1 and"),
+        ({"num_hidden_layers": 500_000_000}, "config.json.num_hidden_layers: is 500000000; it must be between 1 and 4096"),
+        ({"hidden_size": 2**30, "vocab_size": 2**30}, "config.json: there is no memory for bert.embeddings.word_embeddings.weight of shape [1073741824,"),
         ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob: is 1.5"),
         ({"position_embedding_type": "relative_key"}, 'only "absolute" positions'),
         ({"vocab_size": "many"}, "vocab_size: a whole number is wanted, not string"),

@@ -67,6 +67,15 @@ def test_listed_differences_are_differences(ours, theirs):
         assert ours[name] != theirs[name], f"no longer true: {reason}"
 
 
+def test_flags_stand_alone_where_they_do_in_transformers():
+    transformers = pytest.importorskip("transformers")
+    alone = [action.dest for action in transformers.HfArgumentParser(transformers.TrainingArguments)._actions if action.nargs == "?"]
+    assert "include_num_input_tokens_seen" in alone and len(alone) > 40
+    said = ["--model_name_or_path", "m", "--output_dir", "o", "--train_file", "t.json", "--do_train"]
+    missing = [name for name in alone if "the value is missing" in print_options("qa", *said, f"--{name}", check=False).stderr]
+    assert not missing
+
+
 def test_defaults_are_those_of_run_qa(ours):
     assert {name: ours[name] for name in RUN_QA} == RUN_QA
 

@@ -62,8 +62,10 @@ def test_a_run_trains_evaluates_and_leaves_what_run_qa_leaves(flags, tmp_path):
 
 @pytest.mark.parametrize("family", ["Bert", "Roberta", "XLMRoberta", "DistilBert", "Electra"])
 def test_transformers_loads_the_model_and_gives_the_same_answers(flags, data, tmp_path, family):
-    out = tmp_path / "out"
-    run(2, *flags, "--model_name_or_path", tiny_model(tmp_path / "model", family=family), "--do_eval")
+    out, base = tmp_path / "out", tiny_model(tmp_path / "model", family=family)
+    labels = {"num_labels": 3, "id2label": {0: "no", 1: "yes", 2: "maybe"}, "label2id": {"no": 0, "yes": 1, "maybe": 2}}
+    (base / "config.json").write_text(json.dumps({**json_of(base / "config.json"), **labels}))  # as a classifier's
+    run(2, *flags, "--model_name_or_path", base, "--do_eval")
     logged = [entry["loss"] for entry in json_of(out / "trainer_state.json")["log_history"] if "loss" in entry]
     assert logged[-1] < logged[0]
     tokenizer = transformers.AutoTokenizer.from_pretrained(out)
@@ -314,12 +316,13 @@ def test_where_one_rank_cannot_compute_in_bf16_none_does(flags, tmp_path):
     assert same_weights(tmp_path / "out", tmp_path / "fp32")
 
 
+@pytest.mark.parametrize("warmup", [0, 0.25])
 @pytest.mark.parametrize("kind", ["linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup", "inverse_sqrt"])
-def test_schedules_are_those_of_transformers(flags, tmp_path, kind):
-    run(0, *flags, "--max_steps", 10, "--warmup_ratio", 0.25, "--lr_scheduler_type", kind, "--logging_steps", 1)
+def test_schedules_are_those_of_transformers(flags, tmp_path, kind, warmup):
+    run(0, *flags, "--max_steps", 10, "--warmup_ratio", warmup, "--lr_scheduler_type", kind, "--logging_steps", 1)
     rates = [entry["learning_rate"] for entry in json_of(tmp_path / "out" / "trainer_state.json")["log_history"] if "loss" in entry]
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1e-3)
-    scheduler = transformers.get_scheduler(kind, optimizer, num_warmup_steps=3, num_training_steps=10)
+    scheduler = transformers.get_scheduler(kind, optimizer, num_warmup_steps=3 if warmup else 0, num_training_steps=10)
     expected = []
     for _ in range(10):
         expected.append(scheduler.get_last_lr()[0])
@@ -353,6 +356,35 @@ def test_configuration_and_tokenizer_may_lie_elsewhere(flags, model, tmp_path):
     assert [entry["step"] for entry in json_of(out / "trainer_state.json")["log_history"] if "loss" in entry] == [1, 4]
     assert json_of(out / "eval_results.json")["eval_samples"] == len(json_of(out / "eval_predictions.json")) == 5
     assert "has no tokenizer" in run(0, *flags, "--model_name_or_path", bare, "--overwrite_output_dir", check=False).stderr
+
+
+def test_a_tokenizer_of_another_directory_is_the_same_once_it_is_saved(model, data, tmp_path):
+    """A cased tokenizer.json by itself: beside BERT's config.json, transformers lowers the case."""
+    document = json_of(model / "tokenizer.json")
+    document["normalizer"]["lowercase"] = False
+    elsewhere, together = tmp_path / "tokenizer", tmp_path / "together"
+    for folder in elsewhere, together:
+        folder.mkdir()
+        (folder / "tokenizer.json").write_text(json.dumps(document))
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(model / name, together / name)
+    run(0, "--model_name_or_path", model, "--tokenizer_name", elsewhere, *data, "--do_eval", "--output_dir", tmp_path / "a")
+    run(0, "--model_name_or_path", together, *data, "--do_eval", "--output_dir", tmp_path / "b")
+    assert (tmp_path / "a" / "eval_nbest_predictions.json").read_bytes() == (tmp_path / "b" / "eval_nbest_predictions.json").read_bytes()
+
+
+def test_a_configuration_of_the_hub_is_config_json_and_nothing_else(flags, model, tmp_path):
+    config = {**json_of(model / "config.json"), "hidden_dropout_prob": 0.25}
+    hub = Hub({"config.json": json.dumps(config).encode()})
+    environment = {"HF_HOME": str(tmp_path), "HF_ENDPOINT": hub.hub.url(), "NO_PROXY": "*"}
+    flags = [*flags, "--config_name", "org/name", "--max_steps", 1, "--overwrite_output_dir"]
+    try:
+        run(0, *flags, HF_HUB_OFFLINE="0", **environment)
+    finally:
+        hub.close()
+    assert {request.path.rpartition("/")[2] for request in hub.hub.requests} == {"config.json"}
+    run(0, *flags, HF_HUB_OFFLINE="1", **environment)
+    assert json_of(tmp_path / "out" / "config.json")["hidden_dropout_prob"] == 0.25
 
 
 # ---- Asking ----
@@ -485,6 +517,14 @@ def test_a_rank_that_fails_ends_the_others(flags, tmp_path):
     done = run_unlike(flags, [], ["--train_file", "/nowhere.json"], [])
     assert done.returncode != 0 and "/nowhere.json" in done.stderr
     assert time.monotonic() - start < 30
+
+
+def test_ranks_that_have_to_ask_for_their_number(flags, tmp_path):
+    """mpirun -pmi-port leaves PMI_RANK and PMI_SIZE out."""
+    program, *words = command(2, *flags, "--max_steps", 2)
+    done = subprocess.run([program, "-pmi-port", *words], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "2 processes" in done.stderr, done.stderr
+    assert (tmp_path / "out" / "model.safetensors").exists()
 
 
 @pytest.mark.parametrize("flag", [["--learning_rate", 1e-4], ["--seed", 43], ["--do_eval"], ["--gradient_accumulation_steps", 2]])

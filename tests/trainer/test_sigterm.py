@@ -74,7 +74,7 @@ def test_a_rank_that_waits_for_a_stopped_one_saves_alone(flags, tmp_path):
 
 
 def test_while_data_is_prepared_there_is_nothing_to_save(flags, tmp_path):
-    many = questions(tmp_path, train=20000)
+    many = questions(tmp_path, train=60000)
     with Started(0, *flags, *many, log=tmp_path / "log") as started:
         started.wait_for("^1 process")
         started.process.send_signal(signal.SIGTERM)
@@ -95,7 +95,7 @@ def test_a_file_that_was_being_written_is_no_hindrance(flags, tmp_path):
 @pytest.mark.parametrize("when", ["while it trains", "at the end"])
 def test_an_evaluation_is_given_up(flags, tmp_path, when):
     """What was trained is saved; the evaluation begins anew, if it was the last thing to do."""
-    many = questions(tmp_path, train=64, dev=6000)
+    many = questions(tmp_path, train=64, dev=12000)
     between = ["--eval_strategy", "steps", "--eval_steps", 3] if when == "while it trains" else []
     with Started(2, *flags, *many, "--do_eval", "--logging_steps", 1, *between, log=tmp_path / "log") as started:
         started.wait_for("^step 3/" if between else "train metrics")
@@ -118,7 +118,10 @@ def test_whenever_it_comes_the_end_is_143_and_the_weights_are_the_same(flags, tm
     chance = random.Random(3)
     for attempt in range(6):
         with Started(2, *flags, log=tmp_path / "log") as started:
-            time.sleep(chance.uniform(0.3, seconds))
+            if attempt == 0:
+                started.wait_for("^step 4/")  # for a checkpoint: the folder of a finished run without one is refused from then on
+            else:
+                time.sleep(chance.uniform(0.3, seconds))
             ranks = started.ranks()
             if len(ranks) < 2:
                 continue  # it was faster

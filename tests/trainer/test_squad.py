@@ -2,9 +2,11 @@
 
 import itertools
 import json
+import os
 import pathlib
 import random
 import subprocess
+import sys
 import types
 import unicodedata
 
@@ -127,6 +129,26 @@ def test_threads_make_the_same_windows(tmp_path):
     summaries = [json.loads(run("print_features", json.dumps({**options, "threads": threads}))) for threads in (1, 2, 7)]
     assert len({summary["fingerprint"] for summary in summaries}) == 1
     assert summaries[0]["questions"] == len(rows)
+
+
+@pytest.mark.long
+def test_as_many_questions_as_squad_has_take_seconds(tmp_path):
+    """On all cores, from the file to the windows. Contexts are longer than SQuAD's, which have 120 words on average."""
+    make = [sys.executable, tokens.REPOSITORY / "tools" / "make_questions.py", "--train", "88000", "--dev", "5", "--out", tmp_path]
+    subprocess.run(make, check=True, capture_output=True, timeout=300)
+    document = json.loads((tmp_path / "train.json").read_text())
+    paragraphs = [paragraph for article in document["data"] for paragraph in article["paragraphs"]]
+    short = [paragraph["context"] for paragraph in paragraphs]
+    for number, paragraph in enumerate(paragraphs):
+        while len(paragraph["context"].split()) < 100:
+            number += 1
+            paragraph["context"] += " " + short[number % len(short)]
+    options = {"model": str(minilm()), "questions": str(write(tmp_path / "long.json", document)), "with_labels": True, "summary": True}
+    summary = json.loads(run("print_features", json.dumps({**options, "threads": len(os.sched_getaffinity(0))})))
+    words = sum(len(paragraph["context"].split()) for paragraph in paragraphs) / len(paragraphs)
+    print(f"{words:.0f} words on average, {summary}")
+    assert summary["questions"] == 88000 and words > 110
+    assert summary["reading"] + summary["tokenizing"] < 30
 
 
 def test_a_question_without_room_is_named(tmp_path):
@@ -253,7 +275,6 @@ def assert_same_scores(metrics, rows: list[dict], folder: pathlib.Path, seed: in
     chance = random.Random(seed)
     order = chance.sample(rows, len(rows))  # not that of the questions
     predictions = {row["id"]: spoilt(chance, row["answers"]["text"], row["context"]) for row in order}
-    probabilities = {row["id"]: chance.choice([chance.random(), chance.random(), 0.5, 1.25]) for row in order}
     answers = write(folder / "predictions.json", predictions)
 
     answered = [row for row in rows if row["answers"]["text"]]
@@ -264,11 +285,10 @@ def assert_same_scores(metrics, rows: list[dict], folder: pathlib.Path, seed: in
 
     questions = write(folder / "questions.json", {"data": rows})
     examples = [types.SimpleNamespace(qas_id=row["id"], answers=[{"text": text} for text in row["answers"]["text"]]) for row in rows]
-    for extra, given in (((), None), ((write(folder / "probabilities.json", probabilities),), probabilities)):
-        found = json.loads(run("score_predictions", "2.0", questions, answers, *extra))
-        expected = metrics.squad_evaluate(examples, predictions, given)
-        assert list(found) == list(expected)
-        assert found == pytest.approx(expected, rel=1e-12)
+    found = json.loads(run("score_predictions", "2.0", questions, answers))
+    expected = metrics.squad_evaluate(examples, predictions)
+    assert list(found) == list(expected)
+    assert found == pytest.approx(expected, rel=1e-12)
 
 
 def test_scores_of_generated_answers(metrics, tmp_path):

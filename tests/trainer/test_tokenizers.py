@@ -166,7 +166,7 @@ def bpe_models() -> dict[str, models.BPE]:
 def test_bpe_of_characters(name, tmp_path):
     tokenizer = Tokenizer(bpe_models()[name])
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.add_special_tokens(["[PAD]", "[CLS]"])
+    tokenizer.add_special_tokens(["[CLS]"])  # and nothing to pad with, which nobody needs
     lines = ["abcab cab dedeab ab", "xab abx axxb", "\u00e9a\u4e2db\u00e9\u00e9", "abc\u00e9", "aaabbb eoeo ooo", "xyz"]
     check(tokenizer, tmp_path, lines + texts.HARD)
 
@@ -189,16 +189,14 @@ def test_what_stands_around_a_pair(family, tmp_path):
     assert sum(parts, []) == pair.ids
     assert [kind for part, kind in zip(parts, about["types"]) for _ in part] == pair.type_ids
     assert about["cls_id"] == pair.ids[0]
-    assert about["pad_id"] == tokenizer.token_to_id("[PAD]" if family is bert else "<pad>")
     assert about["vocabulary_size"] == max(tokenizer.get_vocab().values()) + 1
 
 
 def test_special_tokens_are_those_of_the_configuration(tmp_path):
     directory, tokenizer = families.save(bert(), tmp_path)
-    (directory / "tokenizer_config.json").write_text(json.dumps({"pad_token": {"content": "[MASK]"}, "cls_token": "[SEP]"}))
-    about = json.loads(run_program(directory).stdout)
-    assert about["pad_id"] == tokenizer.token_to_id("[MASK]")
-    assert about["cls_id"] == tokenizer.token_to_id("[SEP]")
+    for named, token in (({"content": "[MASK]"}, "[MASK]"), ("[SEP]", "[SEP]")):
+        (directory / "tokenizer_config.json").write_text(json.dumps({"cls_token": named}))
+        assert json.loads(run_program(directory).stdout)["cls_id"] == tokenizer.token_to_id(token)
 
 
 def test_added_tokens_next_to_each_other(tmp_path):
@@ -224,13 +222,152 @@ def test_vocab_txt(settings, tmp_path):
     compare(tmp_path, BertTokenizerFast.from_pretrained(tmp_path).backend_tokenizer, texts.HARD)
 
 
-@pytest.mark.parametrize("settings", list(BERT_SETTINGS.values())[:3], ids=list(BERT_SETTINGS)[:3])
-def test_settings_beside_a_tokenizer_json(settings, tmp_path):
-    from transformers import BertTokenizerFast
+def compare_as_transformers_reads_it(directory, model_type, settings, lines=texts.HARD):
+    """With a config.json of the model type beside the tokenizer; `settings` of None are no tokenizer_config.json."""
+    from transformers import AutoTokenizer
 
+    (directory / "config.json").write_text(json.dumps({"model_type": model_type}))
+    if settings is not None:
+        (directory / "tokenizer_config.json").write_text(json.dumps(settings))
+    theirs = AutoTokenizer.from_pretrained(directory)
+    compare(directory, theirs.backend_tokenizer, lines)
+    return theirs
+
+
+BESIDE_BERT = BERT_SETTINGS | {
+    "nothing": None,
+    "accents alone": {"strip_accents": False},
+    "chinese alone": {"tokenize_chinese_chars": False},
+    "as it is": {"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": False, "strip_accents": True},
+    "of another model": {"tokenizer_class": "ElectraTokenizer", "strip_accents": True},
+}
+
+
+@pytest.mark.parametrize("settings", BESIDE_BERT.values(), ids=BESIDE_BERT)
+@pytest.mark.parametrize("normalizer", ["uncased", "cased", "not cleaned"])
+def test_settings_beside_a_tokenizer_json(settings, normalizer, tmp_path):
+    options = {"uncased": {}, "cased": {"lowercase": False, "strip_accents": False}, "not cleaned": {"clean_text": False, "handle_chinese_chars": False}}
+    families.save(families.changed(bert(), normalizer=normalizers.BertNormalizer(**options[normalizer])), tmp_path)
+    compare_as_transformers_reads_it(tmp_path, "bert", settings)
+
+
+@pytest.mark.parametrize("model_type", ["distilbert", "electra", "roberta", "xlm-roberta"])
+def test_the_model_names_the_tokenizer(model_type, tmp_path):
+    """A cased tokenizer.json without settings: BERT's descendants lower its case, the others do not."""
+    families.save(families.changed(bert(), normalizer=normalizers.BertNormalizer(lowercase=False)), tmp_path)
+    # The others' <s> and <mask>, which the vocabulary lacks, transformers would add to it.
+    compare_as_transformers_reads_it(tmp_path, model_type, None, [text for text in texts.HARD if "<" not in text])
+
+
+BESIDE_ROBERTA = {
+    "nothing": None,
+    "none": {},
+    "prefix": {"add_prefix_space": True},
+    "untrimmed": {"trim_offsets": False},
+    "both": {"add_prefix_space": True, "trim_offsets": False},
+    "as it is": {"tokenizer_class": "PreTrainedTokenizerFast", "add_prefix_space": True, "trim_offsets": False},
+}
+
+
+@pytest.mark.parametrize("settings", BESIDE_ROBERTA.values(), ids=BESIDE_ROBERTA)
+@pytest.mark.parametrize("family", [roberta, xlm_roberta], ids=lambda family: family.__name__)
+def test_settings_of_roberta(settings, family, tmp_path):
+    families.save(family(), tmp_path)
+    compare_as_transformers_reads_it(tmp_path, family.__name__.replace("_", "-"), settings)
+
+
+@pytest.mark.parametrize("settings", BESIDE_ROBERTA.values(), ids=BESIDE_ROBERTA)
+def test_settings_against_those_of_a_tokenizer_json(settings, tmp_path):
+    families.save(families.roberta(add_prefix_space=True, trim_offsets=False), tmp_path / "roberta")
+    compare_as_transformers_reads_it(tmp_path / "roberta", "roberta", settings)
+    parts = {"pre_tokenizer": pre_tokenizers.ByteLevel(add_prefix_space=True), "post_processor": processors.ByteLevel(trim_offsets=False)}
+    families.save(families.changed(roberta(), **parts), tmp_path / "bytes")
+    compare_as_transformers_reads_it(tmp_path / "bytes", "roberta", settings)
+
+
+def test_a_tokenizer_json_that_nothing_names_a_class_for(tmp_path):
+    """transformers refuses such a directory."""
+    families.save(families.changed(bert(), normalizer=normalizers.BertNormalizer(lowercase=False)), tmp_path)
+    compare(tmp_path, load(tmp_path / "tokenizer.json"), texts.HARD)
+
+
+# Tokens that are added beside a vocabulary or a tokenizer.json.
+
+ADDED = ["ADDED", "<S>", "Caf\u00e9", "Word"]
+OF_ADDED = [" ".join(ADDED), "xADDEDy", "added cafe\u0301 Sword <s><S>", *texts.HARD]
+
+
+def test_tokens_that_python_added(tmp_path):
+    """Its slow tokenizers keep them in tokenizer_config.json and in added_tokens.json."""
+    from transformers import BertTokenizer
+
+    slow = BertTokenizer(str(minilm() / "vocab.txt"))
+    slow.add_tokens([ADDED[0], AddedToken(ADDED[3], single_word=True, normalized=False)])
+    slow.add_special_tokens({"additional_special_tokens": [ADDED[1], ADDED[2]]})
+    slow.save_pretrained(tmp_path)
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert (tmp_path / "added_tokens.json").exists() and not (tmp_path / "tokenizer.json").exists()
+    theirs = compare_as_transformers_reads_it(tmp_path, "bert", settings, OF_ADDED)
+    about = json.loads(run_program(tmp_path).stdout)
+    assert about["vocabulary_size"] == len(theirs) > 30522 and "added_tokens.json" in about["files"]
+
+
+def write_added_tokens(directory, tokens, special):
+    (directory / "added_tokens.json").write_text(json.dumps(tokens))
+    (directory / "special_tokens_map.json").write_text(json.dumps({"additional_special_tokens": special, "cls_token": "[CLS]"}))
+
+
+@pytest.mark.parametrize("special", [[], ADDED[1:3], [{"content": ADDED[1], "lstrip": False, "rstrip": False, "normalized": False, "single_word": False}]])
+def test_tokens_of_an_old_added_tokens_json(special, tmp_path):
+    (tmp_path / "vocabulary").mkdir()
+    shutil.copy(minilm() / "vocab.txt", tmp_path / "vocabulary")
+    families.save(bert(), tmp_path / "json")
+    for directory in tmp_path / "vocabulary", tmp_path / "json":
+        write_added_tokens(directory, {token: 30525 - number for number, token in enumerate(ADDED)}, special)
+        theirs = compare_as_transformers_reads_it(directory, "bert", None, OF_ADDED)
+        assert json.loads(run_program(directory).stdout)["vocabulary_size"] == len(theirs) == 30522 + len(ADDED)
+
+
+def test_added_tokens_that_a_tokenizer_json_has_too(tmp_path):
+    """By the number: its own flags count, unless tokenizer_config.json has others."""
+    tokenizer = families.changed(bert())
+    tokenizer.add_tokens([AddedToken(ADDED[0], normalized=False, single_word=True), AddedToken(ADDED[1], special=True)])
+    families.save(tokenizer, tmp_path)
+    write_added_tokens(tmp_path, {ADDED[0]: 30522, ADDED[1]: 30523, ADDED[2]: 30524}, [])
+    compare_as_transformers_reads_it(tmp_path, "bert", {"do_lower_case": True}, OF_ADDED)
+    flags = {"content": ADDED[0], "lstrip": True, "rstrip": True, "normalized": True, "single_word": False, "special": False}
+    compare_as_transformers_reads_it(tmp_path, "bert", {"added_tokens_decoder": {"30522": flags}}, OF_ADDED)
+
+
+def test_special_tokens_beside_a_vocabulary_keep_their_flags(tmp_path):
+    shutil.copy(minilm() / "vocab.txt", tmp_path)
+    mask = {"content": "[MASK]", "lstrip": True, "rstrip": False, "normalized": False, "single_word": False, "special": True}
+    compare_as_transformers_reads_it(tmp_path, "bert", {"added_tokens_decoder": {"103": mask}}, ["a  [MASK] b", *texts.HARD])
+
+
+def test_special_tokens_of_two_files(tmp_path):
+    """special_tokens_map.json counts more, unless tokenizer_config.json has all tokens."""
     families.save(bert(), tmp_path)
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
-    compare(tmp_path, BertTokenizerFast.from_pretrained(tmp_path).backend_tokenizer, texts.HARD)
+    write_added_tokens(tmp_path, {}, [])
+    for settings in {"cls_token": "[SEP]"}, {"cls_token": "[SEP]", "added_tokens_decoder": {}}:
+        theirs = compare_as_transformers_reads_it(tmp_path, "bert", settings)
+        assert json.loads(run_program(tmp_path).stdout)["cls_id"] == theirs.cls_token_id
+
+
+@pytest.mark.parametrize(
+    "file, content, said",
+    [
+        ("added_tokens.json", '{"x": "y"}', 'added_tokens.json: token "x": a whole number is wanted, not string'),
+        ("added_tokens.json", "[]", "added_tokens.json: an object is wanted, not array"),
+        ("tokenizer_config.json", '{"added_tokens_decoder": {"x": {"content": "y"}}}', "tokenizer_config.json.added_tokens_decoder.x: a token's id is wanted"),
+        ("tokenizer_config.json", '{"added_tokens_decoder": {"1": {}}}', 'tokenizer_config.json.added_tokens_decoder.1: "content" is missing'),
+    ],
+)
+def test_added_tokens_that_are_none(file, content, said, tmp_path):
+    families.save(bert(), tmp_path)
+    (tmp_path / file).write_text(content)
+    ended = run_program(tmp_path)
+    assert ended.returncode == 1 and said in ended.stderr.decode()
 
 
 @pytest.mark.parametrize("settings", [{}, {"add_prefix_space": True}], ids=["plain", "prefix"])

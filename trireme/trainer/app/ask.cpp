@@ -73,7 +73,8 @@ int run_ask(const std::vector<std::string>& arguments) {
   hub.progress = download_lines();
   const std::filesystem::path directory = model_directory(options.model_name_or_path, hub, options.model_revision);
   const auto tokenizer = load_tokenizer(
-      options.tokenizer_name ? tokenizer_directory(*options.tokenizer_name, hub, options.model_revision) : directory);
+      options.tokenizer_name ? tokenizer_directory(*options.tokenizer_name, hub, options.model_revision) : directory,
+      directory);
   QaModel model(read_config(directory / "config.json"));
   if (!load_weights(model, directory, 0).new_ones.empty())
     throw InvalidArgument(

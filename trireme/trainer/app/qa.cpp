@@ -246,11 +246,12 @@ void QaRun::run_to_the_end() {
 
 void QaRun::load_model(bool resumes) {
   const fs::path model_dir = model_directory(options_.model_name_or_path, hub_, options_.model_revision);
-  const auto other = [&](const std::optional<std::string>& name) {
-    return name ? tokenizer_directory(*name, hub_, options_.model_revision) : model_dir;
+  const auto named = [&](const std::optional<std::string>& name, const auto& find) {
+    return name ? find(*name, hub_, options_.model_revision) : model_dir;
   };
-  config_ = read_config(other(options_.config_name) / "config.json");
-  tokenizer_ = load_tokenizer(other(options_.tokenizer_name));
+  const fs::path config_dir = named(options_.config_name, config_directory);
+  config_ = read_config(config_dir / "config.json");
+  tokenizer_ = load_tokenizer(named(options_.tokenizer_name, tokenizer_directory), config_dir);
   if (tokenizer_->vocabulary_size() > config_.vocabulary)
     throw InvalidArgument(str("the tokenizer has ", tokenizer_->vocabulary_size(), " tokens, the model of ",
                               model_dir.string(), " knows ", config_.vocabulary, ": they do not belong together"));

@@ -40,11 +40,13 @@ bool is_tanh(const JsonPlace& activation) {
   activation.refuse(str("\"", name, "\" is not supported; gelu, gelu_new, gelu_fast and gelu_pytorch_tanh are"));
 }
 
-int64_t positive(const JsonPlace& config, const char* key) {
-  // Far above any model, and small enough that products of two do not overflow.
-  constexpr int64_t kMost = int64_t{1} << 30;
+// Both far above any model. Products of two sizes do not overflow, and the names of so many layers' parameters, which are
+// made before a weight is looked at, take some MB.
+constexpr int64_t kMostOfASize = int64_t{1} << 30, kMostLayers = 4096;
+
+int64_t positive(const JsonPlace& config, const char* key, int64_t most = kMostOfASize) {
   const int64_t value = config[key].integer();
-  if (value < 1 || value > kMost) config[key].refuse(str("is ", value, "; it must be between 1 and ", kMost));
+  if (value < 1 || value > most) config[key].refuse(str("is ", value, "; it must be between 1 and ", most));
   return value;
 }
 
@@ -56,7 +58,7 @@ double probability(const JsonPlace& config, const char* key, double otherwise) {
 
 // BERT's names, which RoBERTa, XLM-R and ELECTRA share.
 void read_bert(const JsonPlace& config, ModelConfig& into) {
-  into.layers = positive(config, "num_hidden_layers");
+  into.layers = positive(config, "num_hidden_layers", kMostLayers);
   into.heads = positive(config, "num_attention_heads");
   into.hidden = positive(config, "hidden_size");
   into.inner = positive(config, "intermediate_size");
@@ -74,7 +76,7 @@ void read_bert(const JsonPlace& config, ModelConfig& into) {
 }
 
 void read_distilbert(const JsonPlace& config, ModelConfig& into) {
-  into.layers = positive(config, "n_layers");
+  into.layers = positive(config, "n_layers", kMostLayers);
   into.heads = positive(config, "n_heads");
   into.hidden = into.embedding = positive(config, "dim");
   into.inner = positive(config, "hidden_dim");
@@ -92,6 +94,7 @@ const char* name_of(Family family) { return entry_of(family).model_type; }
 
 ModelConfig read_config(const std::filesystem::path& config_json) {
   ModelConfig result;
+  result.file = config_json;
   result.json = read_json(config_json);
   const JsonPlace config(result.json, config_json.string());
   result.family = family_of(config);
@@ -116,6 +119,8 @@ std::string config_for_question_answering(const ModelConfig& config) {
   json["torch_dtype"] = "float32";
   json.erase("dtype");
   json.erase("_name_or_path");
+  // Of the base model, a classifier's perhaps: transformers would make a head of that size.
+  for (const char* key : {"id2label", "label2id", "num_labels"}) json.erase(key);
   return json.dump(2) + "\n";
 }
 

@@ -27,6 +27,7 @@ struct ModelConfig {
   double attention_output_dropout = 0.1;
   double layer_norm_eps = 1e-12;
   double initializer_range = 0.02;
+  std::filesystem::path file;
   Json json;  // as it was read
 
   // The longest sequence. RoBERTa's positions begin after the padding id.

@@ -49,6 +49,10 @@ struct HubSettings {
 std::filesystem::path model_directory(const std::string& name_or_path, const HubSettings& settings,
                                       const std::string& revision = "main");
 
+// Likewise, with config.json alone.
+std::filesystem::path config_directory(const std::string& name_or_path, const HubSettings& settings,
+                                       const std::string& revision = "main");
+
 // Likewise, without weights, for a tokenizer of another name. Its directory need not have a config.json.
 std::filesystem::path tokenizer_directory(const std::string& name_or_path, const HubSettings& settings,
                                           const std::string& revision = "main");

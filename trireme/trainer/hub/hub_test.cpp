@@ -102,9 +102,9 @@ TEST_F(Environment, TheCacheIsWhereHuggingFaceHasIt) {
   EXPECT_EQ(with({{"HF_HOME", "~/hf"}}).cache_dir, folder_ / "hf/hub");
   EXPECT_EQ(with({{"PLACE", "here"}, {"HF_HOME", "/a/$PLACE/${PLACE}b/$NOT_SET/$"}}).cache_dir,
             "/a/here/hereb/$NOT_SET/$/hub");
-  EXPECT_EQ(with({{"TRANSFORMERS_CACHE", "/t"}}).cache_dir, "/t");
   EXPECT_EQ(with({{"HUGGINGFACE_HUB_CACHE", "/old"}}).cache_dir, "/old");
   EXPECT_EQ(with({{"HF_HUB_CACHE", "/new"}}).cache_dir, "/new");
+  EXPECT_EQ(with({{"TRANSFORMERS_CACHE", "/t"}}).cache_dir, "/t");
   EXPECT_EQ(HubSettings::from_environment("/flag").cache_dir, "/flag");
   EXPECT_EQ(with({{"HF_DATASETS_CACHE", "/d"}}).datasets_dir, "/d");
 }

@@ -20,9 +20,10 @@ constexpr const char* kConfig = "config.json";
 constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 constexpr const char* kTokenizerFiles[] = {
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt"};
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt", "vocab.json",
+    "merges.txt"};
 
-enum class Wanted { model, tokenizer };
+enum class Wanted { model, config, tokenizer };
 
 std::vector<std::string> shards_of(const fs::path& index) {
   std::set<std::string> shards;
@@ -52,7 +53,7 @@ class HubModel {
       // Whoever has everything does not wait for long to hear that nothing is new.
       const std::string commit = is_commit(revision_) ? revision_ : ask_for_commit(is_complete ? 1 : settings_.attempts);
       fetch_all(commit);
-      cache_.set_commit(revision_, commit);  // last: what "main" leads to is complete
+      cache_.set_commit(revision_, commit);  // last: what "main" leads to has all that was wanted
       return cache_.snapshot(commit);
     } catch (const HubUnreachable& error) {
       if (!is_complete) throw IoError(str(error.what(), ". ", advice(cached)));
@@ -71,6 +72,7 @@ class HubModel {
       return files;
     }
     if (lacks(kConfig)) files.push_back(kConfig);
+    if (wanted_ == Wanted::config) return files;
     if (lacks(kWeights) && lacks(kIndex)) {
       files.push_back(kWeights);
     } else if (lacks(kWeights)) {
@@ -84,9 +86,10 @@ class HubModel {
   // What to do without a network.
   std::string advice(const std::optional<std::string>& cached) const {
     if (!cached) {
-      const char* needed = wanted_ == Wanted::model
-                               ? "config.json, model.safetensors and the tokenizer's files (tokenizer.json or vocab.txt)"
-                               : "the tokenizer's files (tokenizer.json or vocab.txt)";
+      const char* needed = wanted_ == Wanted::config  ? kConfig
+                           : wanted_ == Wanted::model ? "config.json, model.safetensors and the tokenizer's files "
+                                                        "(tokenizer.json or vocab.txt)"
+                                                      : "the tokenizer's files (tokenizer.json or vocab.txt)";
       return str("The cache has nothing of it: copy ", cache_.folder().string(), " from a machine that has it, or put ",
                  needed, " into a directory and pass that instead of ", id_);
     }
@@ -125,10 +128,11 @@ class HubModel {
 
   void fetch_all(const std::string& commit) {
     const bool has_config = fetch(commit, kConfig);
-    for (const char* file : kTokenizerFiles) fetch(commit, file);
+    if (wanted_ != Wanted::config)
+      for (const char* file : kTokenizerFiles) fetch(commit, file);
     if (wanted_ == Wanted::tokenizer) return;
     if (!has_config) throw InvalidArgument(str(id_, ": has no config.json: it is not a model of transformers"));
-    if (fetch(commit, kWeights)) return;
+    if (wanted_ == Wanted::config || fetch(commit, kWeights)) return;
     if (!fetch(commit, kIndex)) {
       throw InvalidArgument(str(
           id_,
@@ -222,7 +226,7 @@ bool is_revision(const std::string& text) {
 
 fs::path find_directory(const std::string& name, const HubSettings& settings, const std::string& revision, Wanted wanted) {
   if (fs::is_directory(name)) {
-    if (wanted == Wanted::model && !fs::exists(fs::path(name) / kConfig))
+    if (wanted != Wanted::tokenizer && !fs::exists(fs::path(name) / kConfig))
       throw InvalidArgument(str(name, ": this directory has no config.json"));
     return name;
   }
@@ -238,6 +242,10 @@ fs::path find_directory(const std::string& name, const HubSettings& settings, co
 
 fs::path model_directory(const std::string& name_or_path, const HubSettings& settings, const std::string& revision) {
   return find_directory(name_or_path, settings, revision, Wanted::model);
+}
+
+fs::path config_directory(const std::string& name_or_path, const HubSettings& settings, const std::string& revision) {
+  return find_directory(name_or_path, settings, revision, Wanted::config);
 }
 
 fs::path tokenizer_directory(const std::string& name_or_path, const HubSettings& settings, const std::string& revision) {

@@ -1,4 +1,5 @@
-// What the environment says, by the rules of huggingface_hub: which variable outranks which, `~` and $NAME inside paths.
+// What the environment says, by the rules of huggingface_hub and transformers: which variable outranks which, `~` and $NAME
+// inside paths.
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
@@ -120,7 +121,7 @@ HubSettings HubSettings::from_environment(const fs::path& cache_dir, const std::
   settings.token_path = directory_of({"HF_TOKEN_PATH"}, "token");
   settings.token = token.empty() ? read_token(settings.token_path) : token;
   settings.cache_dir = cache_dir.empty()
-                           ? directory_of({"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_CACHE"}, "hub")
+                           ? directory_of({"TRANSFORMERS_CACHE", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}, "hub")
                            : path_of(cache_dir.string());
   settings.datasets_dir = directory_of({"HF_DATASETS_CACHE"}, "datasets");
   settings.ca_bundle = variable({"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"});

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <cmath>
 #include <fstream>
 #include <sstream>
 
@@ -69,6 +71,20 @@ Json parse_python_json(std::string text, const std::string& source) {
 }
 
 Json read_python_json(const std::filesystem::path& path) { return parse_python_json(read_file(path), path.string()); }
+
+// The shortest digits that read back as the same number, as to_chars finds them too; with an exponent below 1e-4 and from
+// 1e16 on.
+std::string python_repr(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  const double size = std::abs(value);
+  const bool plain = value == 0 || (size >= 1e-4 && size < 1e16);
+  char buffer[32];
+  const auto [end, error] =
+      std::to_chars(buffer, std::end(buffer), value, plain ? std::chars_format::fixed : std::chars_format::scientific);
+  std::string text(buffer, end);
+  return plain && text.find('.') == std::string::npos ? text + ".0" : text;
+}
 
 bool JsonPlace::has(std::string_view key) const {
   if (!value_->is_object()) return false;

@@ -25,6 +25,9 @@ Json read_json(const std::filesystem::path& path);
 Json parse_python_json(std::string text, const std::string& source);
 Json read_python_json(const std::filesystem::path& path);
 
+// A float as Python's repr and json write it, but for json's capitals: 0.1, 1.0, 1e-05, nan.
+std::string python_repr(double value);
+
 // A value and where it stands ("train.json: data[3].context"), to read it with complaints that say so. It refers to the
 // document: that must outlive it.
 class JsonPlace {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdio>
 
 #include "trireme/base/error.h"
@@ -58,6 +59,24 @@ TEST(Json, ValuesKnowWhereTheyStand) {
   EXPECT_THAT([&] { place["other"]; }, ThrowsMessage<InvalidArgument>("x.json: \"other\" is missing"));
   EXPECT_FALSE(place.has("nothing"));
   EXPECT_EQ(place.integer_or("nothing", 7), 7);
+}
+
+TEST(PythonJson, FloatsAsReprWritesThem) {
+  EXPECT_EQ(python_repr(0), "0.0");
+  EXPECT_EQ(python_repr(-0.0), "-0.0");
+  EXPECT_EQ(python_repr(1), "1.0");
+  EXPECT_EQ(python_repr(0.1), "0.1");
+  EXPECT_EQ(python_repr(0.1f), "0.10000000149011612");
+  EXPECT_EQ(python_repr(1e-4), "0.0001");
+  EXPECT_EQ(python_repr(1e-5), "1e-05");
+  EXPECT_EQ(python_repr(-1.25e-7), "-1.25e-07");
+  EXPECT_EQ(python_repr(123456789012345680), "1.2345678901234568e+17");
+  EXPECT_EQ(python_repr(1e15), "1000000000000000.0");
+  EXPECT_EQ(python_repr(1e16), "1e+16");
+  EXPECT_EQ(python_repr(-1234567890.0625), "-1234567890.0625");
+  EXPECT_EQ(python_repr(-2.2250738585072014e-308), "-2.2250738585072014e-308");
+  EXPECT_EQ(python_repr(std::nan("")), "nan");
+  EXPECT_EQ(python_repr(-HUGE_VAL), "-inf");
 }
 
 }  // namespace

@@ -18,12 +18,21 @@ bool decays(const std::string& name) {
          name.find("layer_norm") == std::string::npos;
 }
 
+// Before the weights show whether they have this shape.
+at::Tensor allocate(const ParameterShape& parameter, const ModelConfig& config) {
+  try {
+    return at::empty(parameter.shape, at::kFloat).set_requires_grad(true);
+  } catch (const c10::Error&) {
+    throw InvalidArgument(trireme::str(config.file.string(), ": there is no memory for ", parameter.name, " of shape ",
+                                       at::IntArrayRef(parameter.shape), "; are its sizes right?"));
+  }
+}
+
 }  // namespace
 
 QaModel::QaModel(const ModelConfig& config) : config_(config) {
   for (const ParameterShape& each : parameter_shapes(config)) {
-    at::Tensor value = at::empty(each.shape, at::kFloat);
-    value.set_requires_grad(true);
+    at::Tensor value = allocate(each, config);
     parameters_.push_back({each.name, std::move(value), decays(each.name)});
   }
   // The head has two parameters.

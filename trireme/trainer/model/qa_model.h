@@ -25,7 +25,7 @@ struct Parameter {
 // Owns its parameters, in the order in which transformers lists them. One thread at a time.
 class QaModel {
  public:
-  // Parameters of the right shapes, without values.
+  // Parameters of the right shapes, without values. InvalidArgument if there is no memory for one.
   explicit QaModel(const ModelConfig& config);
 
   const ModelConfig& config() const { return config_; }

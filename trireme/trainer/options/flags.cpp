@@ -256,7 +256,7 @@ class CommandLine {
     const bool many = met.flag.kind == Kind::list;
     while (next_ < arguments_.size() && is_value(arguments_[next_]) && (many || words.empty()))
       words.push_back(arguments_[next_++]);
-    if (words.empty() && met.flag.kind == Kind::boolean) return {"True"};
+    if (words.empty() && (met.flag.kind == Kind::boolean || met.flag.may_stand_alone)) return {"True"};
     if (words.empty()) met.missing();
     return words;
   }
@@ -337,17 +337,18 @@ Allowed one_of(std::initializer_list<std::string_view> choices, std::string_view
 Flag& FlagTable::flag(std::string_view name, Target target, std::string_view help, Allowed allowed) {
   const auto* boolean = std::get_if<bool*>(&target);
   const bool negatable = boolean != nullptr && **boolean;
-  flags_.push_back({name, kind_of(target), target, help, std::move(allowed), Effect::acts, {}, {}, group_, negatable});
+  flags_.push_back(
+      {name, kind_of(target), target, help, std::move(allowed), Effect::acts, {}, {}, group_, negatable, false});
   return flags_.back();
 }
 
 Flag& FlagTable::moot(std::string_view name, Kind kind, std::string_view why, Allowed allowed) {
-  flags_.push_back({name, kind, {}, why, std::move(allowed), Effect::moot, {}, {}, group_, kind == Kind::boolean});
+  flags_.push_back({name, kind, {}, why, std::move(allowed), Effect::moot, {}, {}, group_, kind == Kind::boolean, false});
   return flags_.back();
 }
 
 Flag& FlagTable::refused(std::string_view name, Kind kind, std::string_view why, std::vector<std::string_view> harmless) {
-  flags_.push_back({name, kind, {}, why, {}, Effect::refused, std::move(harmless), {}, group_, false});
+  flags_.push_back({name, kind, {}, why, {}, Effect::refused, std::move(harmless), {}, group_, false, false});
   return flags_.back();
 }
 

@@ -57,7 +57,8 @@ struct Flag {
   std::vector<std::string_view> harmless;  // refused: values that are no error, beside False and the empty text
   std::vector<std::string_view> aliases;
   std::string_view group;
-  bool negatable = false;  // a boolean that is True by default: --no_flag, as argparse has it under Hugging Face's parser
+  bool negatable = false;        // a boolean that is True by default: --no_flag, as Hugging Face's parser has it
+  bool may_stand_alone = false;  // a text that may also be a boolean: without a value it is True
 };
 
 // The rows in order. It points into the options struct that it was made from.
@@ -90,14 +91,12 @@ struct Given {
   bool help = false;               // --help or -h was there: nothing else was looked at
   std::set<std::string> flags;     // names of the flags that were given
   std::vector<std::string> notes;  // one sentence for each moot flag that was given
-
-  bool has(const std::string& name) const { return flags.contains(name); }
 };
 
-// Fills the table's members. Accepts --flag value, --flag=value, --flag for a boolean, --no_flag for a boolean that is True
-// by default, '-' for '_' in names; the last of repeated flags counts. A single argument that ends in .json is a file with
-// the arguments. InvalidArgument names the flag, what was given and what is allowed; an unknown flag's nearest neighbour is
-// named. Members that came before are then filled.
+// Fills the table's members. Accepts --flag value, --flag=value, --flag for a boolean and what may be one, --no_flag for a
+// boolean that is True by default, '-' for '_' in names; the last of repeated flags counts. A single argument that ends in
+// .json is a file with the arguments. InvalidArgument names the flag, what was given and what is allowed; an unknown flag's
+// nearest neighbour is named. Members that came before are then filled.
 Given parse_flags(const FlagTable& table, const std::vector<std::string>& arguments);
 
 // The text of --help: groups, names, defaults, at most `width` columns.

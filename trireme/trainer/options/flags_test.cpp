@@ -126,7 +126,7 @@ TEST(Flags, MootOnesAreNotedOnceAndRefusedOnesSayWhatToDo) {
   Given given;
   parse({"--group_by_length", "--group_by_length", "True", "--train"}, &given);
   EXPECT_THAT(given.notes, ElementsAre("--group_by_length has no effect: packing makes it moot"));
-  EXPECT_TRUE(given.has("train") && given.has("group_by_length") && !given.has("pad"));
+  EXPECT_TRUE(given.flags.contains("train") && given.flags.contains("group_by_length") && !given.flags.contains("pad"));
   EXPECT_TRUE(complains({"--group_by_length", "x"}, HasSubstr("True or False")));
   EXPECT_TRUE(complains({"--fp16"}, "--fp16: say --bf16 instead"));
   EXPECT_TRUE(complains({"--backend", "apex"}, "--backend: there is one backend"));

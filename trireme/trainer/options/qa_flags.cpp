@@ -148,13 +148,13 @@ void moot_flags(FlagTable& table) {
   table.moot("label_names", Kind::list, "the labels are the answer's first and last token");
   table.moot("prediction_loss_only", Kind::boolean, "an evaluation always scores answers");
   table.moot("eval_accumulation_steps", Kind::integer, "logits are in main memory from the beginning");
-  table.moot("eval_do_concat_batches", Kind::boolean, "answers are made batch by batch");
-  table.moot("eval_use_gather_object", Kind::boolean, "answers are gathered as they are");
-  table.moot("batch_eval_metrics", Kind::boolean, "answers are made batch by batch");
+  table.moot("eval_do_concat_batches", Kind::boolean, "answers are made once, of the logits of all batches");
+  table.moot("eval_use_gather_object", Kind::boolean, "logits are gathered as they are");
+  table.moot("batch_eval_metrics", Kind::boolean, "answers are scored once, when all are made");
   table.moot("include_inputs_for_metrics", Kind::boolean, "the metrics are SQuAD's and read answers");
   table.moot("include_for_metrics", Kind::list, "the metrics are SQuAD's and read answers");
   table.moot("include_tokens_per_second", Kind::boolean, "tokens per second are always shown");
-  table.moot("include_num_input_tokens_seen", Kind::text, "tokens are always counted");
+  table.moot("include_num_input_tokens_seen", Kind::text, "tokens are always counted").may_stand_alone = true;
   table.moot("average_tokens_across_devices", Kind::boolean, "an uneven batch is always weighted");
   table.moot("gradient_checkpointing_kwargs", Kind::text, "there is one kind of gradient checkpointing");
   table.moot("log_level_replica", Kind::text, "ranks other than 0 say only what went wrong");
@@ -235,8 +235,8 @@ void refused_flags(FlagTable& table) {
   table.refused("hub_always_push", Kind::boolean, kPush);
   table.refused("hub_revision", Kind::text, kPush);
   const std::string_view kBest =
-      "every evaluation is written to trainer_state.json and each checkpoint is kept: use --eval_strategy and "
-      "--save_strategy with the same steps and pick one";
+      "every evaluation is written to trainer_state.json: use --eval_strategy and --save_strategy with the same steps, "
+      "without --save_total_limit, and pick a checkpoint";
   table.refused("load_best_model_at_end", Kind::boolean, kBest);
   table.refused("metric_for_best_model", Kind::text, kBest);
   table.refused("greater_is_better", Kind::boolean, kBest);

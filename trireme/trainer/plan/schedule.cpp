@@ -23,7 +23,7 @@ constexpr std::array<std::pair<std::string_view, ScheduleKind>, 7> kNames{{
 
 // Where transformers' polynomial ends; its power is 1.
 constexpr double kPolynomialEnd = 1e-7;
-// inverse_sqrt without warmup behaves as if it had had so many steps of it.
+// The time scale of inverse_sqrt where there is no warmup to take it from.
 constexpr int64_t kInverseSqrtSteps = 10000;
 
 }  // namespace
@@ -39,11 +39,9 @@ ScheduleKind schedule_kind(std::string_view name) {
 
 double Schedule::at(int64_t steps_done) const {
   if (kind == ScheduleKind::constant) return learning_rate;
-  const auto step = static_cast<double>(steps_done);
-  const int64_t warmup = kind == ScheduleKind::inverse_sqrt && warmup_steps == 0 ? kInverseSqrtSteps : warmup_steps;
-  if (steps_done < warmup) return learning_rate * step / static_cast<double>(warmup);
-  const double decaying = static_cast<double>(std::max<int64_t>(1, total_steps - warmup));
-  const double progress = (step - static_cast<double>(warmup)) / decaying;
+  const auto step = static_cast<double>(steps_done), warmup = static_cast<double>(warmup_steps);
+  if (steps_done < warmup_steps) return learning_rate * step / warmup;
+  const double progress = (step - warmup) / static_cast<double>(std::max<int64_t>(1, total_steps - warmup_steps));
   switch (kind) {
     case ScheduleKind::linear: return learning_rate * std::max(0.0, 1 - progress);
     case ScheduleKind::cosine: return learning_rate * std::max(0.0, 0.5 * (1 + std::cos(std::numbers::pi * progress)));
@@ -51,7 +49,10 @@ double Schedule::at(int64_t steps_done) const {
       return progress >= 1 ? 0 : learning_rate * 0.5 * (1 + std::cos(std::numbers::pi * progress));
     case ScheduleKind::polynomial:
       return progress > 1 ? kPolynomialEnd : (learning_rate - kPolynomialEnd) * (1 - progress) + kPolynomialEnd;
-    case ScheduleKind::inverse_sqrt: return learning_rate * std::sqrt(static_cast<double>(warmup) / step);
+    case ScheduleKind::inverse_sqrt: {
+      const auto scale = static_cast<double>(warmup_steps > 0 ? warmup_steps : kInverseSqrtSteps);
+      return learning_rate / std::sqrt((step - warmup + scale) / scale);
+    }
     case ScheduleKind::constant:
     case ScheduleKind::constant_with_warmup: break;
   }

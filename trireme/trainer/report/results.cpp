@@ -1,7 +1,6 @@
 #include "trireme/trainer/report/results.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -38,7 +37,7 @@ std::string value_text(const std::string& name, const Json& value) {
   if (value.is_number() && name.find("_mem_") != std::string::npos) return str(value.get<int64_t>() >> 20, "MB");
   if (value.is_number() && name.find("_runtime") != std::string::npos) return duration_text(value.get<double>());
   if (value.is_number() && name == "total_flos") return str(static_cast<int64_t>(value.get<double>()) >> 30, "GF");
-  if (value.is_number_float()) return python_float(rounded(value.get<double>(), 4));
+  if (value.is_number_float()) return python_repr(rounded(value.get<double>(), 4));
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
@@ -59,28 +58,12 @@ Json earlier_results(const std::filesystem::path& file) {
 
 }  // namespace
 
-std::string python_float(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  char buffer[400];
-  const double size = std::abs(value);
-  const bool plain = value == 0 || (size >= 1e-4 && size < 1e16);
-  const auto [end, error] =
-      std::to_chars(buffer, buffer + sizeof buffer, value, plain ? std::chars_format::fixed : std::chars_format::scientific);
-  std::string text(buffer, end);
-  return plain && text.find('.') == std::string::npos ? text + ".0" : text;
-}
-
-Json speed_metrics(std::string_view split, double seconds, std::optional<int64_t> samples, std::optional<int64_t> steps,
-                   std::optional<int64_t> tokens) {
+Json speed_metrics(std::string_view split, double seconds, int64_t samples, int64_t steps) {
   Json metrics = {{str(split, "_runtime"), rounded(seconds, 4)}};
   if (seconds <= 0) return metrics;
-  const auto add = [&](std::string_view what, const std::optional<int64_t>& count) {
-    if (count) metrics[str(split, "_", what, "_per_second")] = rounded(static_cast<double>(*count) / seconds, 3);
-  };
-  add("samples", samples);
-  add("steps", steps);
-  add("tokens", tokens);
+  const auto per_second = [&](int64_t count) { return rounded(static_cast<double>(count) / seconds, 3); };
+  metrics[str(split, "_samples_per_second")] = per_second(samples);
+  metrics[str(split, "_steps_per_second")] = per_second(steps);
   return metrics;
 }
 

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -12,10 +11,9 @@
 
 namespace trireme::trainer {
 
-// <split>_runtime, _samples_per_second, _steps_per_second, rounded as Hugging Face rounds them; the last two only where they
-// are known.
-Json speed_metrics(std::string_view split, double seconds, std::optional<int64_t> samples = {},
-                   std::optional<int64_t> steps = {}, std::optional<int64_t> tokens = {});
+// <split>_runtime, _samples_per_second, _steps_per_second, rounded as Hugging Face rounds them; the last two only where time
+// has passed.
+Json speed_metrics(std::string_view split, double seconds, int64_t samples, int64_t steps);
 
 // Writes OUTPUT_DIR/<split>_results.json, and puts the same into all_results.json beside what other splits have there. Both
 // atomically. An all_results.json that is no JSON object is written anew, with a warning.
@@ -23,8 +21,5 @@ void save_metrics(const std::filesystem::path& output_dir, std::string_view spli
 
 // "***** train metrics *****" and a line for each metric, in order of names; runtimes as 0:00:12.34, total_flos in GF.
 std::string metrics_table(std::string_view split, const Json& metrics);
-
-// A number as Python prints it: 3.0, 1e-05, 1e+16.
-std::string python_float(double value);
 
 }  // namespace trireme::trainer

@@ -108,11 +108,6 @@ struct Judged {
   bool has_answer = false;
   const Prediction* prediction = nullptr;
   Score score;
-
-  Score if_confident() const {
-    if (prediction->no_answer_probability <= 1) return score;
-    return has_answer ? Score{0, 0} : Score{1, 1};
-  }
 };
 
 Judged judge(const Example& example, const PredictionsById& predictions) {
@@ -130,9 +125,8 @@ void add_means(Json& metrics, const std::string& prefix, const std::vector<Judge
   int64_t total = 0;
   for (const Judged& one : judged) {
     if (!counts(one)) continue;
-    const Score score = one.if_confident();
-    sum.exact += score.exact;
-    sum.f1 += score.f1;
+    sum.exact += one.score.exact;
+    sum.f1 += one.score.f1;
     ++total;
   }
   if (total == 0) return;
@@ -142,19 +136,18 @@ void add_means(Json& metrics, const std::string& prefix, const std::vector<Judge
 }
 
 // Starts with no answer to any question and lets them in, the surest first. What each one then adds: its score, or -1 for an
-// answer to a question that has none. `by_confidence` is in that order, ties in the order of the predictions.
-void add_best(Json& metrics, const std::string& name, const std::vector<Judged>& by_confidence, double Score::*score) {
-  double current = 0, threshold = 0;
-  for (const Judged& one : by_confidence) current += one.has_answer ? 0 : 1;
+// answer to a question that has none. As run_qa.py is equally sure of all, that is the order of the predictions, in which
+// `judged` are, and the threshold is 0.
+void add_best(Json& metrics, const std::string& name, const std::vector<Judged>& judged, double Score::*score) {
+  double current = 0;
+  for (const Judged& one : judged) current += one.has_answer ? 0 : 1;
   double best = current;
-  for (const Judged& one : by_confidence) {
+  for (const Judged& one : judged) {
     current += one.has_answer ? one.score.*score : one.prediction->text.empty() ? 0 : -1;
-    if (current <= best) continue;
-    best = current;
-    threshold = one.prediction->no_answer_probability;
+    best = std::max(best, current);
   }
-  metrics["best_" + name] = 100 * best / static_cast<double>(by_confidence.size());
-  metrics["best_" + name + "_thresh"] = threshold;
+  metrics["best_" + name] = 100 * best / static_cast<double>(judged.size());
+  metrics["best_" + name + "_thresh"] = 0.0;
 }
 
 }  // namespace
@@ -193,10 +186,7 @@ Json squad_v2_metrics(const std::vector<Example>& examples, const std::vector<Pr
   add_means(metrics, "HasAns_", judged, [](const Judged& one) { return one.has_answer; });
   add_means(metrics, "NoAns_", judged, [](const Judged& one) { return !one.has_answer; });
 
-  std::sort(judged.begin(), judged.end(), [](const Judged& a, const Judged& b) {
-    const double p = a.prediction->no_answer_probability, q = b.prediction->no_answer_probability;
-    return p != q ? p < q : a.prediction < b.prediction;
-  });
+  std::sort(judged.begin(), judged.end(), [](const Judged& a, const Judged& b) { return a.prediction < b.prediction; });
   add_best(metrics, "exact", judged, &Score::exact);
   add_best(metrics, "f1", judged, &Score::f1);
   return metrics;

@@ -19,9 +19,9 @@ std::vector<std::string> normalized_words(std::string_view answer);
 Json squad_v1_metrics(const std::vector<Example>& examples, const std::vector<Prediction>& predictions);
 
 // exact, f1 and total, of all, of those with an answer (HasAns_...) and of those without (NoAns_...), as far as there are
-// any; and best_exact, best_exact_thresh, best_f1, best_f1_thresh: the scores if predictions counted as answers only up to
-// the best threshold of no_answer_probability, and that threshold. Otherwise those up to 1 count. InvalidArgument where a
-// question has no prediction.
+// any; and best_exact, best_exact_thresh, best_f1, best_f1_thresh: the best scores that a beginning of the predictions has
+// where the rest counts as no answer, and 0 (run_qa.py hands in no probability to find a threshold by). InvalidArgument
+// where a question has no prediction.
 Json squad_v2_metrics(const std::vector<Example>& examples, const std::vector<Prediction>& predictions);
 
 }  // namespace trireme::trainer

@@ -32,9 +32,8 @@ struct Candidate {
 
 struct Prediction {
   std::string id, text;
-  std::vector<Candidate> n_best;     // best first
-  float null_odds = 0;               // how far the null answer's score is above the best other one's; version 2.0 only
-  double no_answer_probability = 0;  // for the scores of version 2.0; run_qa.py leaves it at 0
+  std::vector<Candidate> n_best;  // best first
+  float null_odds = 0;            // how far the null answer's score is above the best other one's; version 2.0 only
 };
 
 // One for each example, in their order. `logits` belong to `features`, number for number, in any order of examples.

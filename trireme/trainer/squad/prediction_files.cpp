@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "trireme/trainer/files/files.h"
+#include "trireme/trainer/json/json.h"
 #include "trireme/trainer/squad/python_text.h"
 
 namespace trireme::trainer {

@@ -5,9 +5,6 @@
 #include <unicode/unistr.h>
 #include <unicode/utf8.h>
 
-#include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"
@@ -65,23 +62,6 @@ std::string python_lower(std::string_view text) {
   return icu::UnicodeString::fromUTF8(icu::StringPiece(text.data(), static_cast<int32_t>(text.size())))
       .toLower(icu::Locale::getRoot())
       .toUTF8String(lower);
-}
-
-// The shortest digits that read back as the same number, as to_chars finds them too; with an exponent below 1e-4 and from
-// 1e16 on.
-std::string python_repr(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
-  char buffer[32];
-  std::to_chars_result end = std::to_chars(buffer, std::end(buffer), value, std::chars_format::scientific);
-  const std::string_view scientific(buffer, static_cast<size_t>(end.ptr - buffer));
-  const size_t e = scientific.find('e');
-  const int exponent = std::atoi(std::string(scientific.substr(e + 1)).c_str());
-  if (exponent < -4 || exponent >= 16) return std::string(scientific);
-  char fixed[64];
-  end = std::to_chars(fixed, std::end(fixed), value, std::chars_format::fixed);
-  std::string text(fixed, end.ptr);
-  return text.find('.') == std::string::npos ? text + ".0" : text;
 }
 
 std::string python_json_string(std::string_view text) {

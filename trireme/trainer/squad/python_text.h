@@ -1,5 +1,5 @@
-// Text and numbers as Python sees and writes them. Scores and files are to equal those of run_qa.py and of SQuAD's official
-// scripts, which are Python. All text is UTF-8; where it is not, bytes count as U+FFFD.
+// Text as Python sees and writes it; json.h has its numbers. Scores and files are to equal those of run_qa.py and of SQuAD's
+// official scripts, which are Python. All text is UTF-8; where it is not, bytes count as U+FFFD.
 #pragma once
 
 #include <string>
@@ -13,7 +13,6 @@ bool is_python_word(char32_t c);   // \w of re
 std::string_view python_lstrip(std::string_view text);
 std::string python_lower(std::string_view text);  // str.lower: full mappings, and a sigma that ends a word
 
-std::string python_repr(double value);                  // of a float: 0.1, 1.0, 1e-05, nan
 std::string python_json_string(std::string_view text);  // json.dumps: in quotes, ASCII only
 
 // The code point that starts at byte `at`, which moves behind it.

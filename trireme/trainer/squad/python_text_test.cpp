@@ -30,20 +30,6 @@ TEST(PythonText, LowerMapsInFull) {
   EXPECT_EQ(python_lower("ΣΑΣ Σ"), "σας σ");
 }
 
-TEST(PythonText, FloatsAsReprWritesThem) {
-  EXPECT_EQ(python_repr(0), "0.0");
-  EXPECT_EQ(python_repr(-0.0), "-0.0");
-  EXPECT_EQ(python_repr(1), "1.0");
-  EXPECT_EQ(python_repr(0.1), "0.1");
-  EXPECT_EQ(python_repr(0.1f), "0.10000000149011612");
-  EXPECT_EQ(python_repr(1e-4), "0.0001");
-  EXPECT_EQ(python_repr(1e-5), "1e-05");
-  EXPECT_EQ(python_repr(-1.25e-7), "-1.25e-07");
-  EXPECT_EQ(python_repr(123456789012345680), "1.2345678901234568e+17");
-  EXPECT_EQ(python_repr(1e15), "1000000000000000.0");
-  EXPECT_EQ(python_repr(1e16), "1e+16");
-}
-
 TEST(PythonText, JsonStringsAreAscii) {
   EXPECT_EQ(python_json_string("a\"\\/\n\x01\x7f"), R"("a\"\\/\n\u0001\u007f")");
   EXPECT_EQ(python_json_string("é😀"), R"("\u00e9\ud83d\ude00")");

@@ -1,4 +1,4 @@
-// A tokenizer for tests: words between spaces, numbered as they come. 0 is the CLS token, 1 the separator, 2 the padding.
+// A tokenizer for tests: words between spaces, numbered from 3 as they come. 0 is the CLS token, 1 the separator.
 #pragma once
 
 #include <functional>
@@ -36,7 +36,6 @@ class WordTokenizer final : public Tokenizer {
   }
   const PairTemplate& pair_template() const override { return pair_; }
   int32_t cls_id() const override { return 0; }
-  int32_t pad_id() const override { return 2; }
   int32_t vocabulary_size() const override { return 1 << 20; }
   const std::vector<std::filesystem::path>& files() const override { return files_; }
 

@@ -1,6 +1,10 @@
 #include "trireme/trainer/tokenizer/legacy_files.h"
 
+#include <algorithm>
+#include <charconv>
 #include <map>
+#include <set>
+#include <span>
 
 #include "trireme/base/error.h"
 
@@ -8,6 +12,24 @@ namespace trireme::trainer {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Which class of transformers 4.57 reads the tokenizer of a model.
+constexpr std::pair<std::string_view, const char*> kClasses[] = {{"bert", "BertTokenizer"},
+                                                                 {"roberta", "RobertaTokenizer"},
+                                                                 {"xlm-roberta", "XLMRobertaTokenizer"},
+                                                                 {"electra", "ElectraTokenizer"},
+                                                                 {"distilbert", "DistilBertTokenizer"}};
+
+// Those that make BERT's normalizer anew, and those that set RoBERTa's post-processor.
+constexpr std::string_view kBertClasses[] = {"BertTokenizer",       "DistilBertTokenizer", "ElectraTokenizer",
+                                             "ConvBertTokenizer",   "FunnelTokenizer",     "LayoutLMTokenizer",
+                                             "LxmertTokenizer",     "RealmTokenizer",      "RetriBertTokenizer",
+                                             "MobileBertTokenizer", "SqueezeBertTokenizer",
+                                             "DPRReaderTokenizer",  "DPRQuestionEncoderTokenizer",
+                                             "DPRContextEncoderTokenizer"};
+constexpr std::string_view kRobertaClasses[] = {"RobertaTokenizer",    "BartTokenizer", "BlenderbotTokenizer",
+                                                "LayoutLMv3Tokenizer", "LEDTokenizer",  "LongformerTokenizer",
+                                                "MvpTokenizer"};
 
 // Lines end with LF, CR or CR LF; what follows the last one is a line if it is not empty.
 std::vector<std::string> lines_of(std::string_view text) {
@@ -38,10 +60,14 @@ int64_t id_of(const TokenizerJson& json, const std::string& token, const char* r
   throw InvalidArgument(str(json.source, ": the ", role, " \"", token, "\" is missing"));
 }
 
-// In the order in which transformers adds those that the vocabulary lacks.
-Json special_tokens(const TokenizerJson& json, const std::vector<std::string>& tokens, const std::string& mask) {
-  Json list = Json::array();
+// After those that the configuration adds, which keep what it says of them, in the order in which transformers adds those that the vocabulary lacks.
+Json with_special_tokens(Json list, const TokenizerJson& json, const std::vector<std::string>& tokens,
+                         const std::string& mask) {
+  const auto is_there = [&](const std::string& token) {
+    return std::any_of(list.begin(), list.end(), [&](const Json& each) { return each["content"] == token; });
+  };
   for (const std::string& token : tokens) {
+    if (is_there(token)) continue;
     int64_t id = 0;
     for (const auto& [name, its_id] : json.tokens) id = name == token ? its_id : id;
     list.push_back({{"id", id},
@@ -55,6 +81,22 @@ Json special_tokens(const TokenizerJson& json, const std::vector<std::string>& t
   return list;
 }
 
+// "[CLS]" or {"content": "[CLS]"}.
+const std::string& content_of(const JsonPlace& token) {
+  return token.value().is_object() ? token["content"].string() : token.string();
+}
+
+bool is_one_of(std::span<const std::string_view> names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Of a tokenizer.json, where it has that part in that form.
+Json* find_part(TokenizerJson& json, const char* part, std::initializer_list<std::string_view> types) {
+  const JsonPlace root = json.root();
+  if (!root.has(part) || !is_one_of(types, root[part].string_or("type", ""))) return nullptr;
+  return &json.document[part];
+}
+
 Json bert_normalizer(const JsonPlace& settings) {
   Json normalizer = {{"type", "BertNormalizer"},
                      {"clean_text", true},
@@ -65,22 +107,96 @@ Json bert_normalizer(const JsonPlace& settings) {
   return normalizer;
 }
 
+void add_tokens(TokenizerJson& json, const TokenizerConfig& config) {
+  const Json added = config.added_tokens();
+  if (added.empty()) return;
+  const JsonPlace root = json.root();
+  std::set<int64_t> ids;  // that the file's own tokens keep
+  if (!root.has("added_tokens")) json.document["added_tokens"] = Json::array();
+  const JsonPlace own = root["added_tokens"];
+  for (size_t i = 0; i < own.size(); ++i)
+    if (config.has_old_added_tokens()) ids.insert(own.at(i)["id"].integer());
+  for (const Json& token : added)
+    if (!ids.contains(token["id"].get<int64_t>())) json.document["added_tokens"].push_back(token);
+}
+
 }  // namespace
 
-TokenizerConfig::TokenizerConfig(const fs::path& directory)
+TokenizerConfig::TokenizerConfig(const fs::path& directory, const fs::path& model_directory)
     : settings_name_((directory / "tokenizer_config.json").string()),
-      special_tokens_name_((directory / "special_tokens_map.json").string()) {
+      special_tokens_name_((directory / "special_tokens_map.json").string()),
+      added_tokens_name_((directory / "added_tokens.json").string()),
+      config_name_((directory / "config.json").string()) {
+  if (!fs::exists(config_name_) && !model_directory.empty()) config_name_ = (model_directory / "config.json").string();
   if (fs::exists(settings_name_)) settings_ = read_json(settings_name_);
   if (fs::exists(special_tokens_name_)) special_tokens_ = read_json(special_tokens_name_);
+  if (fs::exists(added_tokens_name_))
+    added_tokens_ = parse_vocabulary_json(read_file(added_tokens_name_), added_tokens_name_);
+  if (fs::exists(config_name_)) config_ = read_json(config_name_);
+}
+
+std::string TokenizerConfig::tokenizer_class() const {
+  const JsonPlace config(config_, config_name_);
+  std::string name = settings().string_or("tokenizer_class", config.string_or("tokenizer_class", ""));
+  if (name.ends_with("Fast")) name.resize(name.size() - 4);
+  if (!name.empty()) return name;
+  for (const auto& [type, its_class] : kClasses)
+    if (config.string_or("model_type", "") == type) return its_class;
+  return "";
+}
+
+Json TokenizerConfig::added_tokens() const {
+  std::map<int64_t, Json> by_id;
+  const auto add = [&](int64_t id, const std::string& content, const JsonPlace& flags, bool special) {
+    const auto flag = [&](const char* name) { return flags.boolean_or(name, false); };
+    by_id[id] = {{"id", id},
+                 {"content", content},
+                 {"single_word", flag("single_word")},
+                 {"lstrip", flag("lstrip")},
+                 {"rstrip", flag("rstrip")},
+                 {"normalized", flags.boolean_or("normalized", !special)},
+                 {"special", special}};
+  };
+  if (has_old_added_tokens()) {
+    const Json none = Json::object();
+    for (const auto& [token, id] : added_tokens_) add(id, token, {none, added_tokens_name_}, is_special(token));
+  } else {
+    const JsonPlace decoder = settings()["added_tokens_decoder"];
+    for (const auto& [key, value] : decoder.object().items()) {
+      const JsonPlace token(value, str(decoder.where(), ".", key));
+      int64_t id = 0;
+      const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+      if (error != std::errc() || end != key.data() + key.size()) token.refuse("a token's id is wanted as its key");
+      add(id, token["content"].string(), token, token.boolean_or("special", false));
+    }
+  }
+  Json list = Json::array();
+  for (auto& [id, token] : by_id) list.push_back(std::move(token));
+  return list;
+}
+
+// special_tokens_map.json counts more, unless transformers has written all into tokenizer_config.json.
+std::vector<JsonPlace> TokenizerConfig::sources() const {
+  if (!has_old_added_tokens()) return {settings()};
+  return {JsonPlace(special_tokens_, special_tokens_name_), settings()};
 }
 
 std::string TokenizerConfig::special_token(const std::string& role) const {
-  for (const JsonPlace& file : {JsonPlace(settings_, settings_name_), JsonPlace(special_tokens_, special_tokens_name_)}) {
-    if (!file.has(role)) continue;
-    const JsonPlace token = file[role];
-    return token.value().is_object() ? token["content"].string() : token.string();
-  }
+  for (const JsonPlace& file : sources())
+    if (file.has(role)) return content_of(file[role]);
   return {};
+}
+
+bool TokenizerConfig::is_special(const std::string& token) const {
+  for (const char* role : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"})
+    if (special_token(role) == token) return true;
+  for (const JsonPlace& file : sources()) {
+    if (!file.has("additional_special_tokens")) continue;
+    const JsonPlace list = file["additional_special_tokens"];
+    for (size_t i = 0; i < list.size(); ++i)
+      if (content_of(list.at(i)) == token) return true;
+  }
+  return false;
 }
 
 std::string TokenizerConfig::special_token_or(const std::string& role, const std::string& otherwise) const {
@@ -104,7 +220,7 @@ TokenizerJson read_vocab_txt(const fs::path& directory, const TokenizerConfig& c
                     sep = config.special_token_or("sep_token", "[SEP]"), pad = config.special_token_or("pad_token", "[PAD]"),
                     cls = config.special_token_or("cls_token", "[CLS]"),
                     mask = config.special_token_or("mask_token", "[MASK]");
-  json.document["added_tokens"] = special_tokens(json, {unknown, sep, pad, cls, mask}, "");
+  json.document["added_tokens"] = with_special_tokens(config.added_tokens(), json, {unknown, sep, pad, cls, mask}, "");
   json.document["normalizer"] = bert_normalizer(config.settings());
   json.document["pre_tokenizer"] = {{"type", "BertPreTokenizer"}};
   json.document["model"] = {{"type", "WordPiece"},
@@ -126,8 +242,8 @@ TokenizerJson read_vocab_json(const fs::path& directory, const TokenizerConfig& 
   const bool trim_offsets = settings.boolean_or("trim_offsets", true);
   const std::string sep = config.special_token_or("sep_token", "</s>"), cls = config.special_token_or("cls_token", "<s>"),
                     mask = config.special_token_or("mask_token", "<mask>");
-  json.document["added_tokens"] = special_tokens(
-      json,
+  json.document["added_tokens"] = with_special_tokens(
+      config.added_tokens(), json,
       {config.special_token_or("bos_token", "<s>"), config.special_token_or("eos_token", "</s>"),
        config.special_token_or("unk_token", "<unk>"), sep, config.special_token_or("pad_token", "<pad>"), cls, mask},
       mask);
@@ -145,15 +261,24 @@ TokenizerJson read_vocab_json(const fs::path& directory, const TokenizerConfig& 
   return json;
 }
 
-void apply_bert_settings(TokenizerJson& json, const TokenizerConfig& config) {
-  const JsonPlace root = json.root(), settings = config.settings();
-  if (!root.has("normalizer") || root["normalizer"].string_or("type", "") != "BertNormalizer") return;
-  // This class takes a tokenizer.json as it is.
-  if (settings.string_or("tokenizer_class", "") == "PreTrainedTokenizerFast") return;
-  if (!settings.has("do_lower_case")) return;
-  Json normalizer = bert_normalizer(settings);
-  normalizer["clean_text"] = root["normalizer"]["clean_text"].boolean();
-  json.document["normalizer"] = std::move(normalizer);
+void apply_settings(TokenizerJson& json, const TokenizerConfig& config) {
+  add_tokens(json, config);
+  const std::string name = config.tokenizer_class();
+  if (name.empty()) return;  // transformers would not read the directory
+  const JsonPlace settings = config.settings();
+  const bool add_prefix_space = settings.boolean_or("add_prefix_space", false);
+  if (Json* words = find_part(json, "pre_tokenizer", {"ByteLevel"})) (*words)["add_prefix_space"] = add_prefix_space;
+  if (is_one_of(kBertClasses, name))
+    if (Json* found = find_part(json, "normalizer", {"BertNormalizer"})) {
+      Json normalizer = bert_normalizer(settings);
+      normalizer["clean_text"] = json.root()["normalizer"]["clean_text"].boolean();
+      *found = std::move(normalizer);
+    }
+  if (is_one_of(kRobertaClasses, name))
+    if (Json* found = find_part(json, "post_processor", {"RobertaProcessing", "ByteLevel"})) {
+      (*found)["add_prefix_space"] = add_prefix_space;
+      (*found)["trim_offsets"] = settings.boolean_or("trim_offsets", true);
+    }
 }
 
 }  // namespace trireme::trainer

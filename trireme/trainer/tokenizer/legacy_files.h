@@ -9,11 +9,20 @@
 
 namespace trireme::trainer {
 
-// tokenizer_config.json and special_tokens_map.json; either may be missing.
+// tokenizer_config.json, special_tokens_map.json, added_tokens.json and config.json; each may be missing.
 class TokenizerConfig {
  public:
-  explicit TokenizerConfig(const std::filesystem::path& directory);
+  // Where the directory has no config.json, that of `model_directory` counts, if it is not empty.
+  TokenizerConfig(const std::filesystem::path& directory, const std::filesystem::path& model_directory);
 
+  // "BertTokenizer": the class with which transformers' AutoTokenizer reads the directory, without "Fast". Empty if nothing
+  // says.
+  std::string tokenizer_class() const;
+  // Those that are not in a tokenizer.json or a vocabulary, or with other flags there; as "added_tokens" of a tokenizer.json
+  // has them, in the order of their ids. By tokenizer_config.json, else by added_tokens.json.
+  Json added_tokens() const;
+  // added_tokens() are from added_tokens.json: of two tokens with one id that of a tokenizer.json counts.
+  bool has_old_added_tokens() const { return !settings().has("added_tokens_decoder"); }
   // "cls_token" and the like: "[CLS]" or {"content": "[CLS]"}. Empty if neither file has it.
   std::string special_token(const std::string& role) const;
   std::string special_token_or(const std::string& role, const std::string& otherwise) const;
@@ -22,8 +31,12 @@ class TokenizerConfig {
   JsonPlace settings() const { return {settings_, settings_name_}; }
 
  private:
-  std::string settings_name_, special_tokens_name_;
-  Json settings_ = Json::object(), special_tokens_ = Json::object();
+  std::vector<JsonPlace> sources() const;
+  bool is_special(const std::string& token) const;
+
+  std::string settings_name_, special_tokens_name_, added_tokens_name_, config_name_;
+  Json settings_ = Json::object(), special_tokens_ = Json::object(), config_ = Json::object();
+  TokenList added_tokens_;
 };
 
 // vocab.txt, as transformers' BertTokenizerFast converts it.
@@ -32,7 +45,8 @@ TokenizerJson read_vocab_txt(const std::filesystem::path& directory, const Token
 // vocab.json and merges.txt, as transformers' RobertaTokenizerFast converts them.
 TokenizerJson read_vocab_json(const std::filesystem::path& directory, const TokenizerConfig& config);
 
-// BERT's settings in tokenizer_config.json count more than what its tokenizer.json says, as in transformers.
-void apply_bert_settings(TokenizerJson& json, const TokenizerConfig& config);
+// What transformers changes in a tokenizer.json: the settings that its class has, by their defaults where the configuration
+// does not say, and the tokens that the configuration adds.
+void apply_settings(TokenizerJson& json, const TokenizerConfig& config);
 
 }  // namespace trireme::trainer

@@ -22,14 +22,12 @@ class LoadedTokenizer final : public Tokenizer {
       if (fs::exists(directory / name)) files_.push_back(directory / name);
     }
     cls_id_ = special_id(json, config, "cls_token", {"[CLS]", "<s>"});
-    pad_id_ = special_id(json, config, "pad_token", {"[PAD]", "<pad>"});
     longest_ = config.model_max_length().value_or(longest_);
   }
 
   Encoding encode(std::string_view text) const override { return pipeline_.encode(text); }
   const PairTemplate& pair_template() const override { return pipeline_.pair_template(); }
   int32_t cls_id() const override { return cls_id_; }
-  int32_t pad_id() const override { return pad_id_; }
   int32_t vocabulary_size() const override { return pipeline_.highest_id() + 1; }
   int64_t longest() const override { return longest_; }
   const std::vector<fs::path>& files() const override { return files_; }
@@ -51,19 +49,19 @@ class LoadedTokenizer final : public Tokenizer {
   }
 
   Pipeline pipeline_;
-  int32_t cls_id_ = 0, pad_id_ = 0;
+  int32_t cls_id_ = 0;
   int64_t longest_ = std::numeric_limits<int64_t>::max();
   std::vector<fs::path> files_;
 };
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& directory) {
-  const TokenizerConfig config(directory);
+std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& directory, const fs::path& model_directory) {
+  const TokenizerConfig config(directory, model_directory);
   const auto make = [&](const TokenizerJson& json) { return std::make_unique<LoadedTokenizer>(json, directory, config); };
   if (const fs::path path = directory / "tokenizer.json"; fs::exists(path)) {
     TokenizerJson json = parse_tokenizer_json(read_file(path), path.string());
-    apply_bert_settings(json, config);
+    apply_settings(json, config);
     return make(json);
   }
   if (fs::exists(directory / "vocab.txt")) return make(read_vocab_txt(directory, config));

@@ -35,7 +35,6 @@ class Tokenizer {
   virtual Encoding encode(std::string_view text) const = 0;
   virtual const PairTemplate& pair_template() const = 0;
   virtual int32_t cls_id() const = 0;
-  virtual int32_t pad_id() const = 0;
   // One more than the highest id.
   virtual int32_t vocabulary_size() const = 0;
   // Tokens that its configuration lets a feature have.
@@ -44,8 +43,11 @@ class Tokenizer {
   virtual const std::vector<std::filesystem::path>& files() const = 0;
 };
 
-// From a model's directory: tokenizer.json, else vocab.txt (WordPiece), with tokenizer_config.json and config.json beside
-// it.
-std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& directory);
+// From a model's directory: tokenizer.json, else vocab.txt (WordPiece), else vocab.json (BPE), with the settings of
+// tokenizer_config.json and the tokens of added_tokens.json beside it. Which settings count is a matter of the class that
+// tokenizer_config.json or config.json names. A tokenizer whose directory has no config.json takes that of
+// `model_directory`, with which it will be saved.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& directory,
+                                          const std::filesystem::path& model_directory = {});
 
 }  // namespace trireme::trainer

@@ -61,6 +61,47 @@ std::string our_state(const Training& training) {
   return json.dump(2) + "\n";
 }
 
+std::optional<int64_t> step_of(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  constexpr std::string_view kPrefix = "checkpoint-";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
+  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return step;
+}
+
+bool is_complete(const fs::path& checkpoint) {
+  return fs::is_regular_file(checkpoint / "trainer_state.json") &&
+         (fs::is_regular_file(checkpoint / "model.safetensors") ||
+          fs::is_regular_file(checkpoint / "model.safetensors.index.json"));
+}
+
+// Oldest first.
+std::vector<std::pair<int64_t, fs::path>> checkpoints_in(const fs::path& output_dir) {
+  std::vector<std::pair<int64_t, fs::path>> found;
+  if (!fs::is_directory(output_dir)) return found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(output_dir))
+    if (const auto step = step_of(entry.path()); step && entry.is_directory() && is_complete(entry.path()))
+      found.emplace_back(*step, entry.path());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+// Json has no word for a loss that is no number, and writes null. Weights that gave such a loss give no other.
+[[noreturn]] void refuse_diverged(const JsonPlace& state, const fs::path& output_dir) {
+  std::string remedy = "; no checkpoint before it is there: begin anew, with --overwrite_output_dir";
+  for (const auto& [step, each] : checkpoints_in(output_dir)) {
+    if (step >= state["global_step"].integer()) break;
+    if (!fs::exists(each / "optimizer.pt") || !fs::exists(each / kOurState)) continue;
+    const Json earlier = read_json(each / kOurState);
+    if (earlier.contains("loss_sum") && earlier["loss_sum"].is_number())
+      remedy = str(": go on from before that, with --resume_from_checkpoint ", each.string(), " or an earlier one");
+  }
+  state["loss_sum"].refuse(str("the run had diverged, its loss was no number", remedy,
+                               ", and with a lower --learning_rate or a longer --warmup_steps"));
+}
+
 Standing read_our_state(const fs::path& path, const std::vector<Feature>& features, int64_t seed) {
   const auto samples = static_cast<int64_t>(features.size());
   const Json json = read_json(path);
@@ -82,6 +123,7 @@ Standing read_our_state(const fs::path& path, const std::vector<Feature>& featur
   standing.samples_done = state["samples_done"].integer();
   standing.schedule_step = state["schedule_step"].integer();
   standing.samples_a_step = state["samples_a_step"].integer();
+  if (state["loss_sum"].value().is_null()) refuse_diverged(state, path.parent_path().parent_path());
   standing.loss_sum = state["loss_sum"].number();
   standing.loss_since_report = state["loss_since_report"].number();
   standing.steps_since_report = state["steps_since_report"].integer();
@@ -108,33 +150,6 @@ Standing read_hf_state(const fs::path& path, int64_t samples) {
     standing.samples_done = 0;
   }
   return standing;
-}
-
-std::optional<int64_t> step_of(const fs::path& folder) {
-  const std::string name = folder.filename().string();
-  constexpr std::string_view kPrefix = "checkpoint-";
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  int64_t step = 0;
-  const auto [end, error] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
-  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
-  return step;
-}
-
-bool is_complete(const fs::path& checkpoint) {
-  return fs::is_regular_file(checkpoint / "trainer_state.json") &&
-         (fs::is_regular_file(checkpoint / "model.safetensors") ||
-          fs::is_regular_file(checkpoint / "model.safetensors.index.json"));
-}
-
-// Oldest first.
-std::vector<std::pair<int64_t, fs::path>> checkpoints_in(const fs::path& output_dir) {
-  std::vector<std::pair<int64_t, fs::path>> found;
-  if (!fs::is_directory(output_dir)) return found;
-  for (const fs::directory_entry& entry : fs::directory_iterator(output_dir))
-    if (const auto step = step_of(entry.path()); step && entry.is_directory() && is_complete(entry.path()))
-      found.emplace_back(*step, entry.path());
-  std::sort(found.begin(), found.end());
-  return found;
 }
 
 // By name, so that nothing else is ever taken for it: checkpoints in the making or being removed, check_writable()'s probe,

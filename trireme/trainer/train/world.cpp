@@ -64,6 +64,17 @@ std::string master_address(const ccl::LauncherRank& place) {
           " of them on this host; set MASTER_ADDR to the address of the host of rank 0, so that the others find it"));
 }
 
+// mpirun -pmi-port tells its processes where to ask for rank and size.
+bool is_to_be_asked_for() {
+  return !variable("PMI_PORT").empty() && !variable("PMI_ID").empty() && variable("CCL_PROCESS_LAUNCHER") != "none";
+}
+
+ccl::LauncherRank asked_for(const std::optional<ccl::Pmi>& pmi) {
+  if (!pmi) throw InvalidArgument("mpirun set PMI_PORT and PMI_ID, and PMI is not to be had there: how many processes there are is not known");
+  const int local_rank = std::atoi(variable("MPI_LOCALRANKID").c_str());
+  return {pmi->rank, pmi->size, local_rank, std::max(std::atoi(variable("MPI_LOCALNRANKS").c_str()), local_rank + 1), "hydra"};
+}
+
 // A group of processes settles theirs when it is made.
 void settle_threads() {
   const cpu::Plan plan = cpu::make_plan(cpu::observe(0, 1, 1));
@@ -73,29 +84,28 @@ void settle_threads() {
 
 }  // namespace
 
+World::World(c10::intrusive_ptr<ProcessGroupCCL> group)
+    : rank_(group->getRank()), size_(group->getSize()), group_(std::move(group)) {}
+
 World World::join(std::chrono::seconds timeout) {
-  World world;
   // Not half an hour: where a host was lost while its ranks started, nobody else would ever notice.
   const auto connect_timeout = std::min<std::chrono::milliseconds>(timeout, env::duration("CCL_KVS_CONNECTION_TIMEOUT"));
   const auto options = c10::make_intrusive<ProcessGroupCCL::Options>(connect_timeout);
-  const std::optional<ccl::LauncherRank> place = ccl::launcher_rank();
+  std::optional<ccl::LauncherRank> place = ccl::launcher_rank();
+  std::optional<ccl::Pmi> pmi;
+  if (!place && is_to_be_asked_for()) place = asked_for(pmi = ccl::connect_pmi());
   if (!place || place->size == 1) {
     settle_threads();
-    return world;
+    return World();
   }
-  world.rank_ = place->rank;
-  world.size_ = place->size;
-  world.local_rank_ = place->local_rank;
-  world.launcher_ = place->launcher;
   static_cast<void>(ccl::local_addresses());  // a wrong TRIREME_IFACE is an error now, not a wait for one who has seen it
   // PMI needs no address and no port, and works across hosts.
-  std::optional<ccl::Pmi> pmi;
-  if (world.launcher_ == "hydra") pmi = ccl::connect_pmi();
-  if (pmi)
-    world.group_ = c10::make_intrusive<ProcessGroupCCL>(pmi->store, world.rank_, world.size_, options);
-  else
-    world.group_ = c10::make_intrusive<ProcessGroupCCL>(tcp_store(master_address(*place), *place, connect_timeout),
-                                                        world.rank_, world.size_, options);
+  if (!pmi && std::string_view(place->launcher) == "hydra") pmi = ccl::connect_pmi();
+  World world(pmi ? c10::make_intrusive<ProcessGroupCCL>(pmi->store, place->rank, place->size, options)
+                  : c10::make_intrusive<ProcessGroupCCL>(tcp_store(master_address(*place), *place, connect_timeout),
+                                                         place->rank, place->size, options));
+  world.local_rank_ = place->local_rank;
+  world.launcher_ = place->launcher;
   world.group_->setTimeout(timeout);  // from now on
   return world;
 }

@@ -17,6 +17,11 @@ class World {
   // Returns when all are there, for which they have CCL_KVS_CONNECTION_TIMEOUT; `timeout` is that of every collective.
   static World join(std::chrono::seconds timeout);
 
+  // One process.
+  World() = default;
+  // The processes of a group.
+  explicit World(c10::intrusive_ptr<torch_ext::ProcessGroupCCL> group);
+
   int rank() const { return rank_; }
   int size() const { return size_; }
   int local_rank() const { return local_rank_; }
