@@ -148,9 +148,9 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, float]:
 
 
 def bounds(name: str, arguments: argparse.Namespace) -> dict[str, float]:
-    """By figure. What the kernel and rank 0 take to pass the news on comes on top of the peer timeout."""
+    """By figure."""
     peer_s = arguments.peer_timeout_ms / 1000
-    noticed = {"silent": peer_s + 1, "rank0": peer_s + 1, "rendezvous": peer_s + 1, "evict": EVICTED_S, "stop": DDP_TIMEOUT_S + NOTICED_S}.get(name, NOTICED_S)
+    noticed = {"silent": peer_s, "rank0": peer_s, "rendezvous": peer_s, "evict": EVICTED_S, "stop": DDP_TIMEOUT_S + NOTICED_S}.get(name, NOTICED_S)
     found = {"noticed_s": noticed, "again": 0 if name in ("evict", "join") else SAVE_STEPS}
     if name == "join":  # nothing is lost, so there is nothing to notice
         del found["noticed_s"]
