@@ -15,6 +15,7 @@ import pytest
 from . import hosts as harness
 from .hosts import Cluster, Host
 
+SO_RCVBUFFORCE = 33  # of <asm/socket.h>, for root: no limit of the machine's applies
 RELAYED = {"delay_ms": 1}
 BRIDGED: dict = {}
 both_switches = pytest.mark.parametrize("switch", [BRIDGED, RELAYED], ids=["bridge", "relay"])
@@ -56,6 +57,11 @@ def round_trip_seconds(near: socket.socket, far: socket.socket) -> float:
     far.sendall(receive(far, 4))
     assert receive(near, 4) == b"ping"
     return time.monotonic() - start
+
+
+def fastest_round_trip(near: socket.socket, far: socket.socket, trips: int = 3) -> float:
+    """A busy machine can make any of them slow, and none fast."""
+    return min(round_trip_seconds(near, far) for _ in range(trips))
 
 
 def assert_silent(sock: socket.socket, seconds: float) -> None:
@@ -152,27 +158,27 @@ def test_exit_codes_and_signals_are_those_of_the_program(make_cluster):
 def test_delay_is_added_each_way(make_cluster):
     cluster = make_cluster(hosts=2, delay_ms=50)
     near, far = connect(cluster[0], cluster[1])
-    fastest = min(round_trip_seconds(near, far) for _ in range(3))
-    assert 0.100 <= fastest < 0.150
+    assert 0.100 <= fastest_round_trip(near, far) < 0.150
     assert "50 ms one way" in cluster.describe()
 
 
 def test_delay_can_change_under_a_connection(make_cluster):
     cluster = make_cluster(hosts=2)
     near, far = connect(cluster[0], cluster[1])
-    assert min(round_trip_seconds(near, far) for _ in range(5)) < 0.010
+    assert fastest_round_trip(near, far, trips=5) < 0.010
     cluster.delay(20)
-    assert min(round_trip_seconds(near, far) for _ in range(3)) >= 0.040
+    assert fastest_round_trip(near, far) >= 0.040
     cluster.delay(0)
-    assert min(round_trip_seconds(near, far) for _ in range(5)) < 0.010
+    assert fastest_round_trip(near, far, trips=5) < 0.010
     assert "kernel bridge" in cluster.describe()
 
 
 def test_loss_is_the_share_asked_for(make_cluster):
     cluster = make_cluster(hosts=2, loss_percent=10)
-    count, batch = 3000, 100  # a batch fits any socket buffer
+    count, batch = 3000, 100  # a batch fits any queue on the way
     with cluster[1].network():
         receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    receiver.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
     receiver.bind((cluster[1].address, 0))
     receiver.settimeout(0.05)
     with cluster[0].network():
@@ -182,6 +188,8 @@ def test_loss_is_the_share_asked_for(make_cluster):
         for _ in range(batch):
             sender.sendto(b"x", receiver.getsockname())
         arrived += count_datagrams(receiver)
+    receiver.settimeout(2)  # a relay that waits for its turn has the last of them still
+    arrived += count_datagrams(receiver)
     # The standard deviation is sqrt(0.1 x 0.9 / 3000) = 0.55 %; five of them.
     assert 0.0726 < 1 - arrived / count < 0.1274
 
@@ -240,11 +248,11 @@ def test_a_cut_is_silent_and_heals(make_cluster, switch):
     assert connect_error(cluster[0], *listener.getsockname()) is TimeoutError
     for host in (cluster[0], cluster[1]):
         assert host.run(["cat", "/sys/class/net/eth0/carrier"]).stdout == "1\n"
-    assert round_trip_seconds(*bystander) < 1
+    assert fastest_round_trip(*bystander) < 1
 
     cluster.heal(0, 1)
     assert receive(far, 4) == b"lost", "TCP sends again what vanished"
-    assert connect_error(cluster[0], *listener.getsockname()) is None
+    assert connect_error(cluster[0], *listener.getsockname(), timeout_s=10) is None
 
 
 def test_a_cut_outlasts_arp(make_cluster):
@@ -264,7 +272,7 @@ def test_cuts_are_between_pairs(make_cluster):
             near.sendall(b"x")
             assert_silent(far, 0.1)
         else:
-            assert round_trip_seconds(near, far) < 1
+            assert fastest_round_trip(near, far) < 1
 
 
 @both_switches
@@ -282,14 +290,14 @@ def test_a_killed_host_goes_without_a_word(make_cluster, switch):
     assert victim.returncode == -signal.SIGKILL
     assert_silent(connection, 1.0)
     connection.sendall(b"anyone?")
-    assert round_trip_seconds(*bystander) < 1
+    assert fastest_round_trip(*bystander) < 1
     with pytest.raises(RuntimeError, match="node1 is dead"):
         cluster[1].popen(["true"])
     assert "dead node1" in cluster.describe()
     cluster.cut(0, 2)
     cluster.heal(0, 2)
     cluster.delay(2)
-    assert round_trip_seconds(*bystander) < 2
+    assert fastest_round_trip(*bystander) < 2
 
 
 def test_dead_interface_has_an_address_but_no_carrier(make_cluster):
@@ -393,7 +401,7 @@ def test_nothing_is_left_after(end, code):
     if reason := harness.why_not():
         pytest.skip(reason)
     guardian = [sys.executable, "-c", GUARDIAN, ENDING_TEST + "    " + end]
-    result = subprocess.run(guardian, cwd=harness.REPOSITORY, capture_output=True, text=True, timeout=20)
+    result = subprocess.run(guardian, cwd=harness.REPOSITORY, capture_output=True, text=True, timeout=120)
     *namespaces, up, ended_with = result.stdout.split()
     assert (up, int(ended_with)) == ("up", code), result.stderr
     assert len(set(namespaces)) == 15, "five namespaces for each of two hosts and the switch"

@@ -140,6 +140,7 @@ def test_a_lost_host_ends_mpirun(mpi, hosts, model, data, tmp_path):
         assert ranks.left() == []
     print(f"{mpi.name}: a host lost, seen after {seen_s:.2f} s, mpirun ended with {code} after {ended_s:.2f} s")
     assert code != 0
-    # Keepalive counts in whole seconds, and this machine may be busy.
+    # ssh gives up when two of its questions have had no answer, at the third; mpirun then ends its other agents. The rest is for the cut itself, and for
+    # processes that wait for their turn on a busy machine: how exact the peer timeout is, test_collectives.py shows.
     assert seen_s < PEER_TIMEOUT_S + 3
-    assert ended_s < max(PEER_TIMEOUT_S, 3 * SSH_ALIVE_S) + 5
+    assert ended_s < 3 * SSH_ALIVE_S + 10

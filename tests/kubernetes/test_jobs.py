@@ -25,7 +25,7 @@ from .simulation import with_arguments
 pytestmark = needs_program
 
 MODEL, COMMIT = "models--google-bert--bert-large-uncased", "0" * 40
-QUESTIONS = 96
+QUESTIONS = 384  # some seconds of training: a pod is deleted in its midst
 CLAIM = "/tmp/pvc-mount"
 ENV = {"HF_HUB_OFFLINE": "1", "TRIREME_LEDGER": f"{CLAIM}/ledger"}
 # Do not wait for the pods that are not simulated as long as torchrun would, but for those that are: a name is known seconds after its pod has started.
@@ -173,7 +173,7 @@ def test_an_mpijobs_workers_need_not_know_the_launchers_name(simulate, tmp_path)
     launcher.container["args"] = [*launcher.container["args"][: launcher.container["args"].index("trireme")], "hostname"]
     (claim := tmp_path / "pvc").mkdir()
     run = simulate(job, claims={"transformers-pvc": claim})
-    run.run_to_the_end(60)
+    run.run_to_the_end(300)
     assert sorted(run.log(launcher.name).split()) == [pod.hostname for pod in workers for _ in range(2)]
     assert run.containers[launcher.name].restarts == 0
 
@@ -217,7 +217,7 @@ def test_an_mpijob_goes_on_after_a_node_is_lost(simulate, claim):
 def test_an_mpijobs_ranks_end_when_the_launchers_node_is_lost(simulate, claim):
     """The workers' sshd miss it (ClientAliveInterval), and with their sessions end the ranks: none trains on beside those of the next launcher, which a
     cluster makes minutes later."""
-    epochs = 120  # more than the ranks have time for
+    epochs = 30  # more than the ranks have time for
     arguments = {"--per_device_train_batch_size": "1", "--num_train_epochs": str(epochs), "--save_steps": "10"}
     run = simulate(mpijob(workers=2), claims={"transformers-pvc": claim}, spares=1, env=ENV, arguments=arguments)
     run.run_until(lambda: samples_done(claim) >= 16, 300, "some steps are done")

@@ -15,7 +15,7 @@ def start(tmp_path: pathlib.Path, size: int, *arguments, program="ccl_rank", hos
     ranks = EnvRanks([str(PROGRAMS / program), *map(str, arguments)], size=size, logs=tmp_path, hosts=hosts, env=settings)
     try:
         for rank in range(size):
-            ranks.wait_for_output(rank, "ready")
+            ranks.wait_for_output(rank, "ready", timeout_s=150)  # ranks give up after 120 s, and say why
     except BaseException:
         ranks.close()
         raise

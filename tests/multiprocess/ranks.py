@@ -113,7 +113,12 @@ class Ranks:
 
     def wait_for_output(self, rank: int, text: str, timeout_s: float = 30) -> None:
         deadline = time.monotonic() + timeout_s
-        while text not in self.output(rank):
+        while True:
+            # Asked before the output is read: then their last words are in it.
+            all_ended = all(process.poll() is not None for process in self._processes) and not self.living()
+            if text in self.output(rank):
+                return
+            assert not all_ended, f"no '{text}' from rank {rank}, and all have ended\n{self.outputs()}"
             assert time.monotonic() < deadline, f"no '{text}' from rank {rank} for {timeout_s} s\n{self.outputs()}"
             time.sleep(POLL_S)
 

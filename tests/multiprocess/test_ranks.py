@@ -74,6 +74,13 @@ def test_timeout_kills_and_names_who_still_ran(tmp_path):
         assert ranks.wait(timeout_s=0) == [0, -signal.SIGKILL]
 
 
+def test_nobody_waits_for_the_words_of_those_who_have_ended(tmp_path):
+    with EnvRanks(python("print('ready')"), size=2, logs=tmp_path) as ranks:
+        ranks.wait_for_output(1, "ready")
+        with pytest.raises(AssertionError, match=r"(?s)no 'more' from rank 1, and all have ended.*rank1.log\nready"):
+            ranks.wait_for_output(1, "more", timeout_s=60)
+
+
 @needs_mpirun
 def test_mpirun_gives_each_rank_its_log(tmp_path):
     code = "import os; print(os.environ.get('PMI_RANK', os.environ.get('OMPI_COMM_WORLD_RANK')))"
