@@ -1,6 +1,7 @@
 """What a result was measured on and with: every runner puts it into its JSON file."""
 
 import importlib.metadata
+import json
 import os
 import pathlib
 import platform
@@ -23,6 +24,15 @@ def describe() -> dict:
         "torch": _torch_version(),
         "commit": _commit(),
     }
+
+
+def add_results(path: pathlib.Path, cases: dict[str, dict]) -> None:
+    """Each case with what it was measured on; what other runs found of other cases stays, and of a CPU whose instructions were hidden."""
+    results = json.loads(path.read_text()) if path.exists() else {}
+    hidden = os.environ.get("ONEDNN_MAX_CPU_ISA")
+    for name, figures in cases.items():
+        results[f"{name}, {hidden}" if hidden else name] = {"machine": describe(), **figures}
+    path.write_text(json.dumps(results, indent=1) + "\n")
 
 
 def _torch_version() -> str | None:

@@ -60,7 +60,7 @@ def main() -> int:
         parser.add_argument(f"--{name}", type=lambda text: text.split(","), default=default.split(","))
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--json", action="store_true", help="write bench/results/hf_trainer.json")
+    parser.add_argument("--json", action="store_true", help="add to bench/results/hf_trainer.json")
     parser.add_argument("--targets", action="store_true", help="compare with the project's targets")
     arguments = parser.parse_args()
     records, all_met = {}, True
@@ -76,7 +76,7 @@ def main() -> int:
                     rates[who].append(result["train_samples_per_second"])
             medians = {who: statistics.median(each) for who, each in rates.items()}
             ratio = medians["trireme"] / medians["gloo"]
-            records["/".join(case)] = {"samples_per_second": rates, "times_as_fast": ratio}
+            records["/".join(case)] = {"steps": arguments.steps, "samples_per_second": rates, "times_as_fast": ratio}
             print(f"{'/'.join(case):22} gloo {medians['gloo']:7.2f}  trireme {medians['trireme']:7.2f} samples/s  {ratio:5.2f}x", flush=True)
             wanted = TARGETS.get(case)
             if arguments.targets and wanted is not None:
@@ -84,8 +84,7 @@ def main() -> int:
                 all_met = all_met and met
                 print("PASS" if met else "FAIL", f"{'/'.join(case)}: {ratio:.2f}x, wanted {wanted}x", flush=True)
     if arguments.json:
-        results = {"machine": machine.describe(), "steps": arguments.steps, "processes": 2, "cases": records}
-        (HERE.parent / "results" / "hf_trainer.json").write_text(json.dumps(results, indent=1) + "\n")
+        machine.add_results(HERE.parent / "results" / "hf_trainer.json", records)
     return 0 if all_met else 1
 
 
