@@ -55,10 +55,19 @@ c10::intrusive_ptr<c10d::Store> tcp_store(const std::string& address, const ccl:
   }
 }
 
+// cn07 of "cn[07-09,12],login1", which the tasks of a step have in SLURM_STEP_NODELIST: the host of the first.
+std::string first_slurm_host(const std::string& nodes) {
+  const size_t end = nodes.find_first_of(",[");
+  std::string name = nodes.substr(0, end);
+  if (end != std::string::npos && nodes[end] == '[') name += nodes.substr(end + 1, nodes.find_first_of("-,]", end) - end - 1);
+  return name;
+}
+
 std::string master_address(const ccl::LauncherRank& place) {
-  const std::string address = variable("MASTER_ADDR");
+  const std::string address = variable("MASTER_ADDR"), nodes = variable("SLURM_STEP_NODELIST");
   if (!address.empty()) return address;
   if (place.local_size == place.size) return "127.0.0.1";
+  if (std::string_view(place.launcher) == "Slurm" && !nodes.empty()) return first_slurm_host(nodes);
   throw InvalidArgument(
       str("rank ", place.rank, ": this job of ", place.launcher, " has ", place.size, " processes, ", place.local_size,
           " of them on this host; set MASTER_ADDR to the address of the host of rank 0, so that the others find it"));
