@@ -55,19 +55,6 @@ void place(Streams& streams, const Claim& claim, UniqueFd connection, std::chron
   streams[claim.rank][claim.stream - 1] = std::make_unique<TcpStream>(std::move(connection));
 }
 
-// Of the higher ranks' connections, those that they have given up again: they will come back. Returns how many there were.
-size_t drop_lost(Streams& streams, int me) {
-  size_t lost = 0;
-  for (size_t peer = static_cast<size_t>(me) + 1; peer < streams.size(); ++peer) {
-    for (auto& stream : streams[peer]) {
-      if (!stream || !is_lost(stream->fd())) continue;
-      stream.reset();
-      ++lost;
-    }
-  }
-  return lost;
-}
-
 }  // namespace
 
 Streams connect_tcp_mesh(Control& control, const std::vector<int>& hosts, Deadline deadline) {
@@ -97,14 +84,18 @@ Streams connect_tcp_mesh(Control& control, const std::vector<int>& hosts, Deadli
       place(streams, claim, std::move(connection), peer_timeout);
     }
   }
-  while (expected != 0 || (expected = drop_lost(streams, me)) != 0) {
+  while (expected != 0) {
     auto accepted = listener.accept(deadline);
     if (!accepted) throw Timeout(str("rank ", me, ": ", expected, " data connections of higher ranks did not come; is a firewall between the hosts?"));
     auto& [connection, claim] = *accepted;
     bool is_one = claim.stream >= 1 && claim.stream <= streams[claim.rank].size() && static_cast<int>(claim.rank) > me;
-    // The first of two claimants may be one that gave up waiting and is back.
-    if (is_one && streams[claim.rank][claim.stream - 1]) expected += drop_lost(streams, me);
-    if (!is_one || streams[claim.rank][claim.stream - 1]) {
+    // The first of two claimants may be one that gave up waiting and is back. (Who is lost and does not come back, the next step names.)
+    std::unique_ptr<Stream>* seat = is_one ? &streams[claim.rank][claim.stream - 1] : nullptr;
+    if (seat && *seat && is_lost((*seat)->fd())) {
+      seat->reset();
+      ++expected;
+    }
+    if (!seat || *seat) {
       AuthListener::refuse(std::move(connection), "this data connection is already there");
       continue;
     }
