@@ -8,7 +8,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_to
 
 from .charsmap import charsmap
 from .texts import HARD
-from .tokens import REPOSITORY
+from .tokens import REPOSITORY, load
 
 
 def corpus() -> list[str]:
@@ -67,6 +67,7 @@ def changed(tokenizer: Tokenizer, **parts: object) -> Tokenizer:
 
 
 def save(tokenizer: Tokenizer, directory: pathlib.Path) -> tuple[pathlib.Path, Tokenizer]:
+    """And reads it again: the scores of Unigram are not always those that were written."""
     directory.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(directory / "tokenizer.json"))
-    return directory, tokenizer
+    return directory, load(directory / "tokenizer.json")

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import random
 import shutil
 
 import pytest
@@ -190,6 +191,19 @@ def test_what_stands_around_a_pair(family, tmp_path):
     assert [kind for part, kind in zip(parts, about["types"]) for _ in part] == pair.type_ids
     assert about["cls_id"] == pair.ids[0]
     assert about["vocabulary_size"] == max(tokenizer.get_vocab().values()) + 1
+
+
+def test_scores_are_those_that_are_read(tmp_path):
+    """Ways of the same tokens in another order, between which the last bits of their scores decide."""
+    generator = random.Random(1)
+    document = json.loads(xlm_roberta().to_str())
+    document["pre_tokenizer"] = {"type": "WhitespaceSplit"}
+    letters = [chr(0x4E00 + number) for number in range(2000)]
+    for letter in letters:
+        scale = generator.choice([1, 1, 1, 1e-7, 1e5, 1e17, 1e-300, 1e-310])
+        document["model"]["vocab"] += [[letter, -generator.uniform(9, 10) * scale], [2 * letter, -generator.uniform(2, 4) * scale]]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document))
+    compare(tmp_path, load(tmp_path / "tokenizer.json"), [letter * generator.choice([7, 9, 11, 13]) for letter in letters])
 
 
 def test_special_tokens_are_those_of_the_configuration(tmp_path):

@@ -1,6 +1,8 @@
 #include "trireme/trainer/tokenizer/unigram.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <limits>
 
@@ -12,6 +14,35 @@ namespace {
 
 // What an unknown character costs more than the worst token.
 constexpr double kUnknownPenalty = 10;
+
+double power_of_ten(int exponent) {
+  char text[8] = "1e";
+  const char* const end = std::to_chars(text + 2, std::end(text), exponent).ptr;
+  double value = 0;
+  std::from_chars(text, end, value);
+  return value;
+}
+
+// The number that Hugging Face reads where `written` is in the file. Its parser takes the digits for one integer, which it
+// rounds, and divides that by a power of ten, which rounds again: in one number of five the last bit is another one. That
+// bit decides between ways of the same tokens in another order.
+double as_hugging_face_reads(double written) {
+  char text[32];
+  const char* const end = std::to_chars(text, std::end(text), std::abs(written), std::chars_format::scientific).ptr;
+  const char* const mark = std::find(static_cast<const char*>(text), end, 'e');
+  int exponent = 0;
+  std::from_chars(mark + (mark[1] == '+' ? 2 : 1), end, exponent);
+  uint64_t digits = static_cast<uint64_t>(text[0] - '0');
+  for (const char* digit = text + 2; digit < mark; ++digit, --exponent) digits = 10 * digits + static_cast<uint64_t>(*digit - '0');
+  auto value = static_cast<double>(digits);
+  constexpr int kLeastExponent = -308;
+  if (exponent < kLeastExponent) {
+    value /= power_of_ten(-kLeastExponent);
+    exponent -= kLeastExponent;
+  }
+  value = exponent < 0 ? value / power_of_ten(-exponent) : value * power_of_ten(exponent);
+  return std::copysign(value, written);
+}
 
 }  // namespace
 
@@ -38,7 +69,7 @@ void Unigram::read_vocabulary(const JsonPlace& place) {
     const JsonPlace entry = place.at(i);
     if (entry.size() != 2) entry.refuse("a token and its score are wanted");
     tokens_.push_back(entry.at(0).string());
-    scores_.push_back(entry.at(1).number());
+    scores_.push_back(as_hugging_face_reads(entry.at(1).number()));
     ids_[tokens_.back()] = static_cast<int32_t>(i);
     lowest = std::min(lowest, scores_.back());
   }
