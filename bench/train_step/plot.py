@@ -18,6 +18,7 @@ LABELS = {
     "ipex": "IPEX 2.8",
     "trireme-fp32": "Trireme, fp32",
     "deterministic": "Trireme, deterministic",
+    "blas": "Trireme, torch's products",
     "trireme": "Trireme",
 }
 MODELS = {"minilm": "MiniLM-L6-H384", "base": "BERT-base", "large": "BERT-large"}

@@ -9,8 +9,8 @@ one step each, so that a noisy machine is noisy for all. A round is all batches 
 time per sequence, the first round warms up and is not counted.
 The FMA peak takes its turn too: 0.1 s of nothing but fused multiply-adds on all threads before each of trireme's steps, the median of a case.
 torch pads to 384; `grouped` pads to the longest of a batch of similar lengths; trireme computes no padding. `trireme-fp32` stands beside
-bf16, `deterministic` is trireme with TRIREME_DETERMINISTIC=1. --ipex names the Python of an environment with intel-extension-for-pytorch
-and transformers. Needs transformers.
+bf16, `deterministic` is trireme with TRIREME_DETERMINISTIC=1, `blas` with torch's matrix products (TRIREME_MATMUL=torch). --ipex names the Python of an
+environment with intel-extension-for-pytorch and transformers. Needs transformers.
 
 For a CPU without bf16 instructions, on one that has them: ONEDNN_MAX_CPU_ISA=AVX512_CORE bench/train_step/run.py --dtypes bf16
 --variants torch,trireme-fp32,trireme
@@ -33,18 +33,18 @@ sys.path.insert(0, str(HERE.parent))
 import machine  # noqa: E402
 
 RESULTS = HERE.parent / "results" / "train_step.json"
-VARIANTS = ["torch", "grouped", "compile", "ipex", "trireme-fp32", "deterministic", "trireme"]
+VARIANTS = ["torch", "grouped", "compile", "ipex", "trireme-fp32", "deterministic", "blas", "trireme"]
+# trireme, with a variable set.
+SETTINGS = {"deterministic": {"TRIREME_DETERMINISTIC": "1"}, "blas": {"TRIREME_MATMUL": "torch"}}
 
 
 class Worker:
     def __init__(self, python: str, variant: str, model: str, lengths: str, dtype: str, threads: int, batches: int) -> None:
         self.variant, self.model = variant, MODELS[model]
-        environment = dict(os.environ)
-        if variant == "deterministic":
-            environment["TRIREME_DETERMINISTIC"] = "1"
+        environment = dict(os.environ) | SETTINGS.get(variant, {})
         if variant == "trireme-fp32":
             dtype = "fp32"
-        what = "trireme" if variant in ("deterministic", "trireme-fp32") else variant
+        what = "trireme" if variant in (*SETTINGS, "trireme-fp32") else variant
         command = [python, "-W", "ignore", str(HERE / "worker.py"), "--variant", what, "--model", model]
         command += ["--lengths", lengths, "--dtype", dtype, "--threads", str(threads), "--batches", str(batches)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)

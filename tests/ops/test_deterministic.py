@@ -45,8 +45,10 @@ def bits_of(threads: int, **environment: str) -> str:
     return done.stdout.split()[-1]
 
 
-def test_the_same_bits_for_any_number_of_threads():
-    assert bits_of(1, TRIREME_DETERMINISTIC="1") == bits_of(2, TRIREME_DETERMINISTIC="1")
+@pytest.mark.parametrize("products", ["trireme", "torch"])
+def test_the_same_bits_for_any_number_of_threads(products):
+    settings = {"TRIREME_DETERMINISTIC": "1", "TRIREME_MATMUL": products}
+    assert bits_of(1, **settings) == bits_of(2, **settings)
 
 
 @pytest.mark.long

@@ -3,7 +3,6 @@
 #include <immintrin.h>
 
 #include <algorithm>
-#include <memory>
 #include <numeric>
 #include <type_traits>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "trireme/cpu/target_region.h"
 #include "trireme/cpu/vector_types.h"
 #include "trireme/kernels/parallel.h"
+#include "trireme/kernels/workspace.h"
 
 namespace trireme::kernels {
 
@@ -39,19 +39,9 @@ int64_t check(const AttentionShape& shape) {
   return longest;
 }
 
-// Grows to what the largest task asked for and stays: a thread's next call finds it warm.
 float* thread_workspace(int64_t floats) {
-  struct Free {
-    void operator()(float* block) const { std::free(block); }
-  };
-  thread_local std::unique_ptr<float, Free> block;
-  thread_local int64_t size = 0;
-  if (floats > size) {
-    size = 0;
-    block.reset(static_cast<float*>(std::aligned_alloc(64, (floats * sizeof(float) + 63) / 64 * 64)));
-    if (block) size = floats;
-  }
-  return block.get();
+  thread_local Workspace workspace;
+  return workspace.of(floats);
 }
 
 // Some key heads of a sequence, which a thread takes one after the other.

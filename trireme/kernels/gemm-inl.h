@@ -1,5 +1,5 @@
-// Small matrix products on packed operands in the cache, for attention: C[M x N] = or += sum over k of A[m, k] B[k, n].
-// A is read one element at a time, by any strides, so that it may be a transpose. B and C have rows of whole vectors.
+// Small matrix products on packed operands in the cache, for attention and matmul: C[M x N] = or += sum over k of
+// A[m, k] B[k, n]. A is read one element at a time, by any strides, so that it may be a transpose. B and C have rows of whole vectors.
 //
 // A tile of C stays in registers while k runs. It is R rows by V vectors: R V accumulators must cover the latency of an FMA
 // (4 cycles, 2 ports: 8 of them), leave V registers for a row of B and one for an element of A, and R + V loads per R V FMAs
@@ -92,8 +92,8 @@ void gemm_rows(int64_t rows, int64_t columns, int64_t depth, Strided a, const fl
 constexpr int kPanelColumns = kMaxTileVectors * kLanes;
 
 // The first `columns` of the `packed` that the panels hold.
-void gemm_panels(int64_t rows, int64_t columns, int64_t packed, int64_t depth, Strided a, const float* panels, float* c,
-                 int64_t c_stride) {
+inline void gemm_panels(int64_t rows, int64_t columns, int64_t packed, int64_t depth, Strided a, const float* panels, float* c,
+                        int64_t c_stride) {
   for (int64_t n = 0; n < columns; n += kPanelColumns) {
     int64_t width = packed - n < kPanelColumns ? packed - n : kPanelColumns;
     int64_t wanted = columns - n < width ? columns - n : width;
@@ -132,7 +132,7 @@ TRIREME_INLINE void transpose_from(Floats* rows) {
   if constexpr (w > 1) transpose_from<w / 2>(rows);
 }
 
-// The transpose of [rows, columns] plus a bias for each row, as the panels that gemm_panels reads: its row is a column
+// The transpose of [rows, columns] plus a bias for each row (null: none), as the panels that gemm_panels reads: its row is a column
 // here. `rows` of them are padded to a multiple of kLanes.
 template <class T>
 void pack_transposed(const T* from, int64_t from_stride, int64_t rows, int64_t columns, const float* bias, float* panels) {
@@ -142,7 +142,7 @@ void pack_transposed(const T* from, int64_t from_stride, int64_t rows, int64_t c
     int64_t width = padded - first < kPanelColumns ? padded - first : kPanelColumns;
     float* to = panels + first * columns + (m - first);
     for (int64_t n = 0; n < columns; n += kLanes) {
-      Floats square[kLanes], added = load_up_to(bias + n, columns - n);
+      Floats square[kLanes], added = bias ? load_up_to(bias + n, columns - n) : Floats{};
 #pragma GCC unroll 16
       for (int i = 0; i < kLanes; ++i)
         square[i] = m + i < rows ? load_up_to(from + (m + i) * from_stride + n, columns - n) + added : Floats{};

@@ -6,6 +6,7 @@
 #include "trireme/kernels/residual_layer_norm.h"
 #include "trireme/torch_ext/ops/autograd.h"
 #include "trireme/torch_ext/ops/ops.h"
+#include "trireme/torch_ext/ops/products.h"
 #include "trireme/torch_ext/ops/tensors.h"
 
 namespace trireme::ops {
@@ -79,7 +80,7 @@ Tensor like_parameter(const Tensor& gradient, const Tensor& parameter) { return 
 
 // d(x W^T)/dW. (In a set of wanted gradients, argument 0 is x, and the weights follow.)
 Tensor weight_gradient(const Tensor& output_gradient, const Tensor& x, bool wanted) {
-  return wanted ? at::mm(output_gradient.t(), x) : at::empty({0}, x.options());
+  return wanted ? product(output_gradient.t(), x) : at::empty({0}, x.options());
 }
 
 // A weight by the name that docs/ops.md has for it: W [outputs, inputs], of x's type, or a vector.
@@ -172,15 +173,12 @@ SelfAttentionResult self_attention_forward(const Tensor& x_, TensorList weights,
   const int64_t size = block.shape.head_size;
   Tensor qkv = at::empty({tokens, 3 * H}, x.options()), context = at::empty_like(x),
          softmax = at::empty({2, heads, tokens}, floats());
-  for (int i = 0; i < 3; ++i) {
-    Tensor to = qkv.narrow(1, i * H, H);
-    at::mm_out(to, x, weights[2 * i].t());
-  }
+  for (int i = 0; i < 3; ++i) multiply(x, weights[2 * i].t(), qkv.narrow(1, i * H, H));
   with_element_type("self_attention_block", x, [&]<class T>(T) {
     kernels::attention_forward<T>(block.shape, part<const T>(qkv, 0, size), part<const T>(qkv, 1, size),
                                   part<const T>(qkv, 2, size), whole<T>(context, size), data<float>(softmax));
   });
-  Normed end = add_and_norm(at::mm(context, weights[kWo].t()), weights[kBo], x, weights[kAttentionGamma],
+  Normed end = add_and_norm(product(context, weights[kWo].t()), weights[kBo], x, weights[kAttentionGamma],
                             weights[kAttentionBeta], eps, hidden);
   return {end.y, qkv, context, softmax, end.z, end.mean, end.rstd};
 }
@@ -211,7 +209,7 @@ std::vector<Tensor> self_attention_backward(const Tensor& dy, const Tensor& x_, 
   NormGradients end = add_and_norm_backward(dy, z, mean, rstd, weights[kAttentionGamma],
                                             dropout_of("self_attention_block", hidden_p, seeds, 1));
   Tensor output_weight = weight_gradient(end.h, context, has(wanted, 1 + kWo));
-  Tensor d_context = at::mm(end.h, weights[kWo]);
+  Tensor d_context = product(end.h, weights[kWo]);
   end.h = Tensor();
   Tensor d_qkv = at::empty_like(qkv), d_bias = at::empty({3, H}, floats());
   with_element_type("self_attention_block", x, [&]<class T>(T) {
@@ -225,7 +223,7 @@ std::vector<Tensor> self_attention_backward(const Tensor& dy, const Tensor& x_, 
   gradients[0] = end.residual;
   for (int i = 0; i < 3; ++i) {
     Tensor d_part = d_qkv.narrow(1, i * H, H);
-    if (has(wanted, 0)) gradients[0].addmm_(d_part, weights[2 * i]);
+    if (has(wanted, 0)) multiply(d_part, weights[2 * i], gradients[0], Into::sum);
     gradients[1 + 2 * i] = weight_gradient(d_part, x, has(wanted, 1 + 2 * i));
     gradients[2 + 2 * i] = like_parameter(d_bias[i].clone(), weights[2 * i + 1]);
   }
@@ -274,7 +272,7 @@ FeedForwardResult feed_forward_forward(const Tensor& x_, TensorList weights, boo
   check_feed_forward(x_, weights);
   const kernels::Dropout hidden = dropout_of("feed_forward_block", hidden_p, seeds, 0);
   Tensor x = x_.contiguous();
-  Tensor h = at::mm(x, weights[kW1].t()), g = at::empty_like(h), bias = as_float(weights[kB1]);
+  Tensor h = product(x, weights[kW1].t()), g = at::empty_like(h), bias = as_float(weights[kB1]);
   with_element_type("feed_forward_block", x, [&]<class T>(T) {
     kernels::bias_gelu_forward<T>({.x = data<T>(h),
                                    .bias = data<float>(bias),
@@ -283,7 +281,7 @@ FeedForwardResult feed_forward_forward(const Tensor& x_, TensorList weights, boo
                                    .H = h.size(1),
                                    .form = gelu_form(tanh)});
   });
-  Normed end = add_and_norm(at::mm(g, weights[kW2].t()), weights[kB2], x, weights[kFeedForwardGamma],
+  Normed end = add_and_norm(product(g, weights[kW2].t()), weights[kB2], x, weights[kFeedForwardGamma],
                             weights[kFeedForwardBeta], eps, hidden);
   return {end.y, h, g, end.z, end.mean, end.rstd};
 }
@@ -305,7 +303,7 @@ std::vector<Tensor> feed_forward_backward(const Tensor& dy, const Tensor& x_, Te
   NormGradients end = add_and_norm_backward(dy, z, mean, rstd, weights[kFeedForwardGamma],
                                             dropout_of("feed_forward_block", hidden_p, seeds, 0));
   Tensor w2 = weight_gradient(end.h, g, has(wanted, 1 + kW2));
-  Tensor d_inner = at::mm(end.h, weights[kW2]);
+  Tensor d_inner = product(end.h, weights[kW2]);
   Tensor bias = as_float(weights[kB1]), d_bias = at::empty({h.size(1)}, floats());
   with_element_type("feed_forward_block", x, [&]<class T>(T) {
     kernels::bias_gelu_backward<T>({.dy = data<T>(d_inner),
@@ -317,7 +315,7 @@ std::vector<Tensor> feed_forward_backward(const Tensor& dy, const Tensor& x_, Te
                                     .H = h.size(1),
                                     .form = gelu_form(tanh)});
   });
-  if (has(wanted, 0)) end.residual.addmm_(d_inner, weights[kW1]);
+  if (has(wanted, 0)) multiply(d_inner, weights[kW1], end.residual, Into::sum);
   return {end.residual,
           weight_gradient(d_inner, x, has(wanted, 1 + kW1)),
           like_parameter(d_bias, weights[kB1]),

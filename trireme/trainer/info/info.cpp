@@ -22,6 +22,7 @@
 #include "trireme/cpu/features.h"
 #include "trireme/cpu/isa.h"
 #include "trireme/cpu/pinning.h"
+#include "trireme/kernels/matmul.h"
 #include "trireme/trainer/options/flags.h"
 
 extern char** environ;
@@ -81,11 +82,17 @@ std::string isa_text() {
   return detected == used ? detected : str(used, ", capped by TRIREME_MAX_ISA; the CPU has ", detected);
 }
 
+std::string products_text() {
+  return str(kernels::prefers_matmul() ? "trireme's" : "torch's",
+             env::is_set("TRIREME_MATMUL") ? ", by TRIREME_MATMUL" : " (docs/compute.md has the reason)");
+}
+
 Json cpu_section() {
   const cpu::Features features = cpu::read_features();
   return {{"model", features.model},
           {"topology", topology_text(cpu::read_topology())},
           {"kernels", isa_text()},
+          {"fp32_products", products_text()},
           {"bf16", bf16_text(features)}};
 }
 

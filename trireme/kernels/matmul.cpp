@@ -1,0 +1,124 @@
+#include "trireme/kernels/matmul.h"
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "trireme/base/env.h"
+#include "trireme/base/error.h"
+#include "trireme/base/float16.h"
+#include "trireme/cpu/isa.h"
+#include "trireme/cpu/target_region.h"
+#include "trireme/cpu/vector_types.h"
+#include "trireme/kernels/parallel.h"
+#include "trireme/kernels/workspace.h"
+
+namespace trireme::kernels {
+
+struct PanelProduct {
+  MatrixView a;
+  const float* panel;  // [depth, columns]
+  float* c;
+  int64_t c_row, rows, columns, depth;
+  bool accumulate;
+};
+
+#define TRIREME_BODY "trireme/kernels/matmul-inl.h"
+#include "trireme/kernels/foreach_isa.h"
+
+namespace {
+
+// Rows of B that are packed at a time: a panel of them (128 KiB with AVX-512) lies in the second-level cache.
+constexpr int64_t kDepth = 512;
+// A panel is packed for each chunk of C's rows. Many tasks are good where threads are held up, but not at that price: 2 % of a
+// chunk of 768 rows. To give every thread something to do, it is worth 15 %.
+constexpr int64_t kGoodChunk = 768, kLeastChunk = 96;
+constexpr int64_t kGoodTasksPerThread = 4;
+
+MatrixView part_of(const MatrixView& view, int64_t row, int64_t column) {
+  return {view.data + row * view.row + column * view.column, view.row, view.column};
+}
+
+int64_t divide_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
+
+void check(const Matmul& call) {
+  if (call.M < 0 || call.N < 0 || call.K < 0)
+    throw InvalidArgument(str("matmul: a size is negative: ", call.M, " x ", call.K, " by ", call.K, " x ", call.N));
+  if (call.N % kMatmulColumns != 0)
+    throw InvalidArgument(str("matmul: the product has ", call.N, " columns; they must be a multiple of ", kMatmulColumns));
+  const auto in_one_piece = [](const MatrixView& view) { return view.row == 1 || view.column == 1; };
+  if (!in_one_piece(call.a) || !in_one_piece(call.b))
+    throw InvalidArgument("matmul: neither the rows nor the columns of an operand lie in one piece");
+}
+
+// How the columns and the rows of C are cut into tasks, and K into blocks.
+struct Cuts {
+  int64_t panel, panels, chunk, chunks, depth;
+};
+
+Cuts cuts_of(const Matmul& call) {
+  Cuts cuts{};
+  cuts.panel = TRIREME_AT_LEVEL(panel_columns)();
+  cuts.panels = divide_up(call.N, cuts.panel);
+  const int64_t threads = omp_get_max_threads();
+  const int64_t good = std::min(call.M / kGoodChunk, divide_up(kGoodTasksPerThread * threads, cuts.panels));
+  const int64_t enough = std::min(call.M / kLeastChunk, divide_up(threads, cuts.panels));
+  // In whole tiles, of 6 rows with full panels.
+  cuts.chunk = divide_up(divide_up(call.M, std::max<int64_t>({good, enough, 1})), 6) * 6;
+  cuts.chunks = divide_up(call.M, cuts.chunk);
+  cuts.depth = divide_up(call.K, divide_up(call.K, kDepth));
+  return cuts;
+}
+
+void multiply_task(const Matmul& call, const Cuts& cuts, int64_t panel, int64_t chunk, float* packed) {
+  const int64_t n = panel * cuts.panel, m = chunk * cuts.chunk;
+  const int64_t columns = std::min(cuts.panel, call.N - n), rows = std::min(cuts.chunk, call.M - m);
+  for (int64_t k = 0; k < call.K; k += cuts.depth) {
+    const int64_t depth = std::min(cuts.depth, call.K - k);
+    TRIREME_AT_LEVEL(pack_panel)(part_of(call.b, k, n), columns, depth, packed);
+    TRIREME_AT_LEVEL(multiply_panel)
+    ({.a = part_of(call.a, m, k),
+      .panel = packed,
+      .c = call.c + m * call.c_row + n,
+      .c_row = call.c_row,
+      .rows = rows,
+      .columns = columns,
+      .depth = depth,
+      .accumulate = call.accumulate || k > 0});
+  }
+}
+
+void multiply(const Matmul& call, const Cuts& cuts) {
+  bool out_of_memory = false;
+  parallel_tasks(cuts.panels * cuts.chunks, [&](int64_t task) {
+    thread_local Workspace workspace;
+    if (float* const packed = workspace.of(cuts.depth * cuts.panel))
+      multiply_task(call, cuts, task / cuts.chunks, task % cuts.chunks, packed);
+    else
+      out_of_memory = true;
+  });
+  if (out_of_memory) throw std::bad_alloc();
+}
+
+}  // namespace
+
+void matmul(const Matmul& call) {
+  check(call);
+  if (call.M == 0 || call.N == 0) return;
+  if (call.K > 0) return multiply(call, cuts_of(call));
+  if (call.accumulate) return;
+  for (int64_t m = 0; m < call.M; ++m) std::fill_n(call.c + m * call.c_row, call.N, 0.0f);
+}
+
+bool prefers_matmul() {
+  static const bool preferred = [] {
+    const std::string choice = env::text("TRIREME_MATMUL");
+    if (choice != "auto") return choice == "trireme";
+    return __builtin_cpu_is("amd") && cpu::isa() == cpu::Isa::avx512;
+  }();
+  return preferred;
+}
+
+}  // namespace trireme::kernels
