@@ -24,17 +24,20 @@ def test_json_is_what_the_machine_has():
     assert ("no AMX-BF16" in info["CPU"]["bf16"]) == ("amx_bf16" not in flags)
     assert info["granted"]["cores_granted"] <= len(os.sched_getaffinity(0))
     assert len(info["plan"]["choice"]) == 2
+    is_amd = "AuthenticAMD" in cpuinfo and info["CPU"]["kernels"] == "avx512"
+    assert info["CPU"]["fp32_products"] == ("trireme's" if is_amd else "torch's") + ", as is best for this CPU"
     assert any("127.0.0.1" in line for line in info["network"]["interfaces"])
 
 
 def test_a_mask_and_a_cap_are_seen():
     cpu = min(os.sched_getaffinity(0))
     command = ["taskset", "-c", str(cpu), BUILD / "tests" / "trainer" / "print_info", "--json"]
-    environment = os.environ | {"TRIREME_MAX_ISA": "scalar"}
+    environment = os.environ | {"TRIREME_MAX_ISA": "scalar", "TRIREME_MATMUL": "trireme"}
     info = json.loads(subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout)
     assert info["granted"]["affinity_mask"] == str(cpu)
     assert info["granted"]["cores_granted"] == 1
     assert info["CPU"]["kernels"].startswith("scalar")
+    assert info["CPU"]["fp32_products"] == "trireme's, by TRIREME_MATMUL"
     assert info["settings"]["TRIREME_MAX_ISA"] == "scalar"
 
 

@@ -86,8 +86,8 @@ constexpr Variable kTable[] = {
      "1: trireme.optimize and `trireme qa` keep the memory of large tensors that are freed, for those of the next step. 0: it goes back to the "
      "system's allocator."},
     {"TRIREME_MATMUL", Type::choice, "auto", "auto|trireme|torch",
-     "Whose matrix products the encoder's layers compute fp32 with. `trireme`: this project's, which give the same bits for any number of threads. "
-     "`torch`: those of torch's BLAS. `auto`: this project's on AMD's CPUs with AVX-512, torch's elsewhere."},
+     "Whose matrix products the encoder's layers compute fp32 with. `trireme`: this project's, for those of at least 96 rows whose columns are a "
+     "multiple of 16. `torch`: those of torch's BLAS. `auto`: this project's on AMD's CPUs with AVX-512, torch's elsewhere. See docs/compute.md."},
     {"TRIREME_VERIFY", Type::flag, "0", "",
      "1: an optimized encoder computes its first batch with transformers' own code as well and prints the difference."},
     {"TRIREME_AUTO", Type::flag, "0", "",

@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 #include <type_traits>
 #include <utility>
@@ -107,7 +108,7 @@ void for_each_turn(const AttentionShape& shape, const Plan& plan, int64_t worksp
   auto length = [&](int64_t b) { return shape.cu_seqlens[b + 1] - shape.cu_seqlens[b]; };
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return length(a) > length(b); });
   const int64_t aligned_floats = (workspace_floats + 15) / 16 * 16;
-  bool out_of_memory = false;
+  std::atomic<bool> out_of_memory = false;
   parallel_tasks(shape.sequences() * plan.turns, [&](int64_t i) {
     float* workspace = thread_workspace(aligned_floats + plan.stage_floats);
     if (!workspace) {

@@ -2,23 +2,14 @@
 // Model FLOPs: 4 S^2 D forward and 8 S^2 D backward a head; what the backward pass computes again does not count.
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
-#include <chrono>
 #include <vector>
 
-#include "trireme/cpu/isa.h"
 #include "trireme/kernels/attention.h"
 #include "trireme/kernels/fma_peak.h"
+#include "trireme/kernels/row_bench.h"
 
 namespace trireme::kernels {
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-double median(std::vector<double> of) {
-  std::nth_element(of.begin(), of.begin() + of.size() / 2, of.end());
-  return of[of.size() / 2];
-}
 
 enum Passes { kForward, kBackward, kBoth };
 

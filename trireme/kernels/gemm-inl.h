@@ -1,5 +1,6 @@
 // Small matrix products on packed operands in the cache, for attention and matmul: C[M x N] = or += sum over k of
-// A[m, k] B[k, n]. A is read one element at a time, by any strides, so that it may be a transpose. B and C have rows of whole vectors.
+// A[m, k] B[k, n]. A is read one element at a time, by any strides, so that it may be a transpose. B and C have rows of whole
+// vectors.
 //
 // A tile of C stays in registers while k runs. It is R rows by V vectors: R V accumulators must cover the latency of an FMA
 // (4 cycles, 2 ports: 8 of them), leave V registers for a row of B and one for an element of A, and R + V loads per R V FMAs
@@ -142,7 +143,7 @@ void pack_transposed(const T* from, int64_t from_stride, int64_t rows, int64_t c
     int64_t width = padded - first < kPanelColumns ? padded - first : kPanelColumns;
     float* to = panels + first * columns + (m - first);
     for (int64_t n = 0; n < columns; n += kLanes) {
-      Floats square[kLanes], added = bias ? load_up_to(bias + n, columns - n) : Floats{};
+      Floats square[kLanes], added = bias ? load_up_to(bias + n, columns - n) : -Floats{};  // x + -0 is x
 #pragma GCC unroll 16
       for (int i = 0; i < kLanes; ++i)
         square[i] = m + i < rows ? load_up_to(from + (m + i) * from_stride + n, columns - n) + added : Floats{};

@@ -13,7 +13,8 @@ void pack_panel(MatrixView b, int64_t columns, int64_t depth, float* to) {
     }
 }
 
-// All rows of A against one panel. A is read where it lies: for a tile of C a few KiB of it if by rows, a line of the cache for each k if by columns.
+// All rows of A against one panel. A is read where it lies: for a tile of C a few KiB of it if by rows, a line of the cache
+// for each k if by columns.
 void multiply_panel(const PanelProduct& of) {
   const auto strip = of.accumulate ? gemm_strip_of<true> : gemm_strip_of<false>;
   strip(static_cast<int>(of.columns / kLanes), of.rows, {of.a.data, of.a.row, of.a.column}, of.panel, of.columns, of.c,

@@ -3,10 +3,11 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <atomic>
+#include <limits>
 #include <new>
 #include <utility>
 
-#include "trireme/base/env.h"
 #include "trireme/base/error.h"
 #include "trireme/base/float16.h"
 #include "trireme/cpu/isa.h"
@@ -32,10 +33,11 @@ namespace {
 
 // Rows of B that are packed at a time: a panel of them (128 KiB with AVX-512) lies in the second-level cache.
 constexpr int64_t kDepth = 512;
-// A panel is packed for each chunk of C's rows. Many tasks are good where threads are held up, but not at that price: 2 % of a
-// chunk of 768 rows. To give every thread something to do, it is worth 15 %.
-constexpr int64_t kGoodChunk = 768, kLeastChunk = 96;
-constexpr int64_t kGoodTasksPerThread = 4;
+// What packing a panel takes, in rows that could be multiplied instead (2 % of 768, measured).
+constexpr double kPackingRows = 15;
+// How much of a task the others wait for the last thread, beyond what cannot be dealt out evenly: a guess.
+constexpr double kHeldUp = 0.1;
+constexpr int64_t kLeastChunk = 96;
 
 MatrixView part_of(const MatrixView& view, int64_t row, int64_t column) {
   return {view.data + row * view.row + column * view.column, view.row, view.column};
@@ -51,6 +53,8 @@ void check(const Matmul& call) {
   const auto in_one_piece = [](const MatrixView& view) { return view.row == 1 || view.column == 1; };
   if (!in_one_piece(call.a) || !in_one_piece(call.b))
     throw InvalidArgument("matmul: neither the rows nor the columns of an operand lie in one piece");
+  if (call.M > 1 && call.c_row < call.N)
+    throw InvalidArgument(str("matmul: rows of ", call.N, " columns lie ", call.c_row, " apart"));
 }
 
 // How the columns and the rows of C are cut into tasks, and K into blocks.
@@ -58,15 +62,25 @@ struct Cuts {
   int64_t panel, panels, chunk, chunks, depth;
 };
 
+// The rows of a chunk, with which all threads are done soonest. In whole tiles, of 6 rows with full panels.
+int64_t chunk_of(int64_t M, int64_t panels) {
+  const int64_t threads = omp_get_max_threads();
+  int64_t best = M;
+  double least = std::numeric_limits<double>::infinity();
+  for (int64_t chunks = 1; chunks <= std::max<int64_t>(M / kLeastChunk, 1); ++chunks) {
+    const int64_t rows = divide_up(divide_up(M, chunks), 6) * 6;
+    const auto turns = static_cast<double>(divide_up(panels * divide_up(M, rows), threads));
+    const double time = (turns + kHeldUp) * (static_cast<double>(rows) + kPackingRows);
+    if (time < least) best = rows, least = time;
+  }
+  return best;
+}
+
 Cuts cuts_of(const Matmul& call) {
   Cuts cuts{};
   cuts.panel = TRIREME_AT_LEVEL(panel_columns)();
   cuts.panels = divide_up(call.N, cuts.panel);
-  const int64_t threads = omp_get_max_threads();
-  const int64_t good = std::min(call.M / kGoodChunk, divide_up(kGoodTasksPerThread * threads, cuts.panels));
-  const int64_t enough = std::min(call.M / kLeastChunk, divide_up(threads, cuts.panels));
-  // In whole tiles, of 6 rows with full panels.
-  cuts.chunk = divide_up(divide_up(call.M, std::max<int64_t>({good, enough, 1})), 6) * 6;
+  cuts.chunk = chunk_of(call.M, cuts.panels);
   cuts.chunks = divide_up(call.M, cuts.chunk);
   cuts.depth = divide_up(call.K, divide_up(call.K, kDepth));
   return cuts;
@@ -91,7 +105,7 @@ void multiply_task(const Matmul& call, const Cuts& cuts, int64_t panel, int64_t 
 }
 
 void multiply(const Matmul& call, const Cuts& cuts) {
-  bool out_of_memory = false;
+  std::atomic<bool> out_of_memory = false;
   parallel_tasks(cuts.panels * cuts.chunks, [&](int64_t task) {
     thread_local Workspace workspace;
     if (float* const packed = workspace.of(cuts.depth * cuts.panel))
@@ -110,15 +124,6 @@ void matmul(const Matmul& call) {
   if (call.K > 0) return multiply(call, cuts_of(call));
   if (call.accumulate) return;
   for (int64_t m = 0; m < call.M; ++m) std::fill_n(call.c + m * call.c_row, call.N, 0.0f);
-}
-
-bool prefers_matmul() {
-  static const bool preferred = [] {
-    const std::string choice = env::text("TRIREME_MATMUL");
-    if (choice != "auto") return choice == "trireme";
-    return __builtin_cpu_is("amd") && cpu::isa() == cpu::Isa::avx512;
-  }();
-  return preferred;
 }
 
 }  // namespace trireme::kernels

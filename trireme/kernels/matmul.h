@@ -1,6 +1,6 @@
 // Matrix products of fp32, for those of a layer: tokens by features, both in the hundreds or more. C = A B, or C += A B.
 //
-// Every element of C is one chain of fused multiply-adds (of multiplications and additions on a CPU without them), from the
+// Every element of C is one chain of fused multiply-adds (of multiplications and additions where the CPU has none, or may not use them), from the
 // first k to the last: the same bits for any number of threads, any place in the matrix and any size of vectors.
 #pragma once
 
@@ -23,14 +23,11 @@ struct Matmul {
   bool accumulate = false;  // C += A B
 };
 
-// InvalidArgument where a size is negative, a stride is not as said above, or N is no multiple of kMatmulColumns.
+// InvalidArgument where a size is negative, a stride is not as said above, or N is no multiple of kMatmulColumns. Where memory
+// runs out, C holds anything.
 void matmul(const Matmul& call);
 void matmul_ref(const Matmul& call);
 
 constexpr int64_t kMatmulColumns = 16;
-
-// Whether matmul is to be taken for what torch's BLAS could do: by TRIREME_MATMUL, and as it comes on AMD's CPUs with AVX-512,
-// for which MKL has no kernels as good as these (docs/decisions/2026-11-17-products-of-our-own.md).
-bool prefers_matmul();
 
 }  // namespace trireme::kernels

@@ -5,7 +5,6 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <chrono>
 #include <vector>
 
 #include "trireme/kernels/fma_peak.h"
@@ -13,13 +12,6 @@
 
 namespace trireme::kernels {
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-double median(std::vector<double> of) {
-  std::nth_element(of.begin(), of.begin() + of.size() / 2, of.end());
-  return of[of.size() / 2];
-}
 
 enum Form { kForward, kInputGradient, kWeightGradient };
 
@@ -38,6 +30,15 @@ void BM_matmul(benchmark::State& state) {
   std::vector<float> c(most);
   const Matmul call = product(static_cast<Form>(state.range(3)), a.data(), b.data(), c.data(), tokens, inputs, outputs);
   matmul(call);
+  Matmul again = call;
+  std::vector<float> expected(most);
+  again.c = expected.data();
+  again.M = std::min<int64_t>(call.M, 7);
+  matmul_ref(again);
+  c.swap(expected);
+  c.resize(static_cast<size_t>(again.M * call.c_row));
+  expected.resize(c.size());
+  if (!agrees(expected, c)) return state.SkipWithError("the result differs from the reference");
   std::vector<double> seconds, peaks;
   for (auto _ : state) {
     const double begin = now();

@@ -4,6 +4,8 @@
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <random>
@@ -14,6 +16,13 @@
 #include "trireme/cpu/isa.h"
 
 namespace trireme::kernels {
+
+inline double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+inline double median(std::vector<double> of) {
+  std::nth_element(of.begin(), of.begin() + of.size() / 2, of.end());
+  return of[of.size() / 2];
+}
 
 struct Shape {
   int64_t rows, H;

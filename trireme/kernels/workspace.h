@@ -7,10 +7,10 @@
 
 namespace trireme::kernels {
 
-// Grows to the most that was asked for and stays: the next call finds it warm.
+// Grows to the most that was asked for and stays: the next call finds it warm. Growing loses what it held. For one thread.
 class Workspace {
  public:
-  // At a multiple of 64 bytes; nullptr where there is no memory.
+  // At a multiple of 64 bytes; nullptr where there is no memory. `floats` > 0.
   float* of(int64_t floats) {
     if (floats > size_) {
       size_ = 0;

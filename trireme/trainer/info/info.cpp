@@ -22,7 +22,7 @@
 #include "trireme/cpu/features.h"
 #include "trireme/cpu/isa.h"
 #include "trireme/cpu/pinning.h"
-#include "trireme/kernels/matmul.h"
+#include "trireme/cpu/products.h"
 #include "trireme/trainer/options/flags.h"
 
 extern char** environ;
@@ -83,8 +83,8 @@ std::string isa_text() {
 }
 
 std::string products_text() {
-  return str(kernels::prefers_matmul() ? "trireme's" : "torch's",
-             env::is_set("TRIREME_MATMUL") ? ", by TRIREME_MATMUL" : " (docs/compute.md has the reason)");
+  const bool is_chosen = env::text("TRIREME_MATMUL") != "auto";
+  return str(cpu::prefers_own_products() ? "trireme's" : "torch's", is_chosen ? ", by TRIREME_MATMUL" : ", as is best for this CPU");
 }
 
 Json cpu_section() {

@@ -23,9 +23,10 @@ double power_of_ten(int exponent) {
   return value;
 }
 
-// The number that Hugging Face reads where `written` is in the file. Its parser takes the digits for one integer, which it
-// rounds, and divides that by a power of ten, which rounds again: in one number of five the last bit is another one. That
-// bit decides between ways of the same tokens in another order.
+// The number that Hugging Face reads where `written` is in the file. Its parser, serde_json without exact rounding, takes the
+// digits for one integer, which it rounds, and divides that by a power of ten, which rounds again: in one number of five the
+// last bit is another one. That bit decides between ways of the same tokens in another order. The digits are taken to be the
+// fewest that tell the number from others, as tokenizers and Python write them.
 double as_hugging_face_reads(double written) {
   char text[32];
   const char* const end = std::to_chars(text, std::end(text), std::abs(written), std::chars_format::scientific).ptr;
