@@ -4,7 +4,8 @@
     .venv/bin/python bench/kernels/run.py [--dtypes fp32,bf16] [--only NAME,...] [--threads 2] [--json] [--targets]
 
 Both compute the same from the same tensors (dropout of 0.1 where there is one, each with its own generator), first once to compare the
-results with dropout off, then in turn; the figure is the ratio of medians. Attention is also shown as a share of the machine's FMA peak, which is
+results with dropout off, then in turn; the figure is the ratio of medians. For both, the memory of tensors is kept from turn to turn, as it is in
+training with trireme.optimize (TRIREME_KEEP_BLOCKS=0: torch's allocator). Attention is also shown as a share of the machine's FMA peak, which is
 measured in the same turns: 12 S^2 D flops a head, nothing for the scores that the backward pass computes again.
 """
 
@@ -216,6 +217,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="write bench/results/kernels.json")
     parser.add_argument("--targets", action="store_true", help="compare attention with the project's targets")
     arguments = parser.parse_args()
+    torch.ops.trireme.keep_blocks()
     failure = precision.probe()[0] if "bf16" in arguments.dtypes else None
     if failure:
         sys.exit(f"bf16: {failure}. Set it, or give --dtypes fp32.")

@@ -4,6 +4,7 @@
 //   min, max(Floats, Floats)           b where either is NaN
 //   sum, max (over the lanes)          zero_extend(Halves), truncate(Words)
 //   widen_lower, widen_upper(Floats)   half of the lanes as doubles
+//   times_power_of_two(x, n)           x 2^n for integers -127 <= n <= 128; 0 where n is -127. NaN stays
 //   load_first(float*, n), store_first(float*, Floats, n)   the first n <= kLanes elements; touches no others, 0 where not
 //   loaded
 //   stream(float*, Floats), stream(uint16_t*, Halves)       stores past the cache, to aligned places; finish_streams()
@@ -91,15 +92,12 @@ TRIREME_INLINE Halves upper_half(Words bits) { return truncate(bits >> 16); }
 TRIREME_INLINE Halves lower_half(Words bits) { return truncate(bits); }
 TRIREME_INLINE Floats join_halves(Halves upper, Halves lower) { return (Floats)(zero_extend(upper) << 16 | zero_extend(lower)); }
 
-// 2^x for integers -127 <= x <= 128, as floats; 0 and infinity at the ends.
-TRIREME_INLINE Floats power_of_two(Floats x) { return (Floats)((__builtin_convertvector(x, Ints) + 127) << 23); }
-
 // e^x = 2^n e^r with n the integer nearest to x / ln 2, so |r| <= ln 2 / 2, where a polynomial of degree 6 (Cephes' expf)
-// errs by less than 2^-24. Below -87.7 it is 0, from 88.4 on infinity. NaN stays NaN: neither comparison holds for it.
+// errs by less than 2^-24. Below -87.7 it is 0, from 88.4 on infinity. NaN stays NaN: of two, max and min return the second
+// where one is.
 TRIREME_INLINE Floats exp(Floats x) {
   constexpr float kLog2E = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
-  x = x < -88.0f ? broadcast(-88.0f) : x;
-  x = x > 89.0f ? broadcast(89.0f) : x;
+  x = min(broadcast(89.0f), max(broadcast(-88.0f), x));
   Floats n = round(x * kLog2E);
   Floats r = fma(n, broadcast(-kLn2Low), fma(n, broadcast(-kLn2High), x));
   Floats p = broadcast(1.9875691500e-4f);
@@ -108,5 +106,5 @@ TRIREME_INLINE Floats exp(Floats x) {
   p = fma(p, r, broadcast(4.1665795894e-2f));
   p = fma(p, r, broadcast(1.6666665459e-1f));
   p = fma(p, r, broadcast(5.0000001201e-1f));
-  return fma(p, r * r, r + 1.0f) * power_of_two(n);
+  return times_power_of_two(fma(p, r * r, r + 1.0f), n);
 }

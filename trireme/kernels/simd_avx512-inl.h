@@ -25,6 +25,11 @@ TRIREME_INLINE Floats round(Floats x) {
 TRIREME_INLINE Floats max(Floats a, Floats b) { return (Floats)_mm512_maskz_max_ps(kAllLanes, (__m512)a, (__m512)b); }
 TRIREME_INLINE Floats min(Floats a, Floats b) { return (Floats)_mm512_maskz_min_ps(kAllLanes, (__m512)a, (__m512)b); }
 
+// "Not less", which holds for NaN.
+TRIREME_INLINE Floats times_power_of_two(Floats x, Floats n) {
+  return (Floats)_mm512_maskz_scalef_ps(_mm512_cmp_ps_mask((__m512)n, _mm512_set1_ps(-126), _CMP_NLT_UQ), (__m512)x, (__m512)n);
+}
+
 TRIREME_INLINE Vec<uint64_t> multiply_lower(Vec<uint64_t> a, Vec<uint64_t> b) {
   return (Vec<uint64_t>)_mm512_maskz_mul_epu32(0xff, (__m512i)a, (__m512i)b);
 }

@@ -24,6 +24,11 @@ TRIREME_INLINE Floats round(Floats x) { return (x + 12582912.0f) - 12582912.0f; 
 TRIREME_INLINE Floats max(Floats a, Floats b) { return a > b ? a : b; }
 TRIREME_INLINE Floats min(Floats a, Floats b) { return a < b ? a : b; }
 
+// 2^n by its bits: 0 and infinity at the ends.
+TRIREME_INLINE Floats times_power_of_two(Floats x, Floats n) {
+  return x * (Floats)((__builtin_convertvector(n, Ints) + 127) << 23);
+}
+
 // The product of the lower halves of 64-bit lanes.
 TRIREME_INLINE Vec<uint64_t> multiply_lower(Vec<uint64_t> a, Vec<uint64_t> b) {
   return (a & 0xffffffffu) * (b & 0xffffffffu);
