@@ -30,7 +30,7 @@ import machine  # noqa: E402
 
 SEQUENCES, HEADS, VOCABULARY, EPS = 12, 12, 30522, 1e-12
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-TOLERANCE = {"fp32": 1e-4, "bf16": 4e-2}
+TOLERANCE = {"fp32": 1e-4, "bf16": 6e-2}  # torch adds up the gradients of parameters in bf16
 # Head size: share of the FMA peak.
 ATTENTION_SHARES = {32: 0.40, 64: 0.55}
 

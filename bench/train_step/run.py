@@ -21,9 +21,11 @@ import json
 import math
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
+from typing import NoReturn
 
 from targets import check
 from workload import MODELS, Model
@@ -56,13 +58,20 @@ class Worker:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            sys.exit(f"{self.variant}: the worker ended with {self.process.wait()}")
+            self.refuse()
         return json.loads(line)
+
+    def refuse(self) -> NoReturn:
+        why = " (killed: the variants may need more memory than there is; take fewer at a time)" if self.process.wait() == -signal.SIGKILL else ""
+        sys.exit(f"{self.variant}: the worker ended with {self.process.returncode}{why}")
 
     def ask(self, question: str) -> dict:
         assert self.process.stdin is not None
-        self.process.stdin.write(question + "\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(question + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            self.refuse()
         return self.answer()
 
     def finish(self, first_counted: int) -> dict:
@@ -176,8 +185,8 @@ def main() -> int:
                 case = f"{model}/{lengths}/{dtype}"
                 records[case] = measure(model, lengths, dtype, arguments)
                 show(case, records[case])
-    if arguments.json:
-        save(records, arguments.threads)
+                if arguments.json:
+                    save({case: records[case]}, arguments.threads)
     if arguments.plot:
         from plot import draw
 
