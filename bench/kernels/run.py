@@ -30,7 +30,7 @@ import machine  # noqa: E402
 
 SEQUENCES, HEADS, VOCABULARY, EPS = 12, 12, 30522, 1e-12
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-TOLERANCE = {"fp32": 1e-4, "bf16": 6e-2}  # torch adds up the gradients of parameters in bf16
+TOLERANCE = {"fp32": 1e-4, "bf16": 0.15}  # torch adds up the gradients of parameters in bf16
 # Head size: share of the FMA peak.
 ATTENTION_SHARES = {32: 0.40, 64: 0.55}
 
@@ -46,6 +46,7 @@ class Case:
     dropout: float = 0.0
     flops: float = 0.0
     head_size: int = 0
+    gradient: torch.Tensor | None = None  # of the result, of random sign: torch's bf16 sums of ones stop at 512
 
 
 def tensor(*shape: int, dtype: torch.dtype) -> torch.Tensor:
@@ -156,7 +157,9 @@ def run(case: Case, forward: Forward, p: float) -> tuple[float, torch.Tensor]:
         each.grad = None
     begin = time.perf_counter()
     result = forward(p)
-    result.backward(torch.ones_like(result))
+    if case.gradient is None:
+        case.gradient = torch.randn_like(result)
+    result.backward(case.gradient)
     return time.perf_counter() - begin, result.detach()
 
 

@@ -101,7 +101,8 @@ def torchs_step(name: str, params: list[torch.Tensor], clip: bool, **options: bo
 
 
 def check_step(name: str, shapes: list[tuple[int, ...]], clip: bool, dtype: torch.dtype) -> None:
-    """Our first step is torch's, without fused or foreach, within a thousandth of what it changes."""
+    """Our first step is torch's, without fused or foreach, within a thousandth of what it changes. Where the gradient and Adam's decay cancel each other the
+    step has the sign of a rounding error: such elements are not compared."""
     params = make_params(shapes, dtype)
     before = [param.detach().to(torch.float32, copy=True) for param in params]
     expected = [torch.nn.Parameter(each.clone()) for each in before]
@@ -112,7 +113,8 @@ def check_step(name: str, shapes: list[tuple[int, ...]], clip: bool, dtype: torc
     torchs_step(name, expected, clip, foreach=False)()
     for param, old, other in zip(params, before, expected, strict=True):
         allowed = 1e-3 * (other - old).abs().max().item()
-        torch.testing.assert_close(optimizer.fp32_weights(param), other.detach(), rtol=0, atol=allowed)
+        settled = (other.grad + WEIGHT_DECAY * old).abs() > 0.01 * other.grad.abs()
+        torch.testing.assert_close(optimizer.fp32_weights(param)[settled], other.detach()[settled], rtol=0, atol=allowed)
 
 
 def optimizer_case(name: str, shapes: list[tuple[int, ...]], clip: bool) -> Case:
