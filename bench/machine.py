@@ -43,5 +43,10 @@ def _torch_version() -> str | None:
 
 
 def _commit() -> str:
-    command = ["git", "-C", str(pathlib.Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
-    return subprocess.run(command, capture_output=True, text=True).stdout.strip() or "unknown"
+    """With "-dirty" where more than results differs from it: a run may just have written those of its first case."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", "-C", str(pathlib.Path(__file__).parent), *arguments], capture_output=True, text=True).stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)bench/results", ":(top,exclude)bench/plots")
+    return (git("describe", "--always", "--abbrev=12") or "unknown") + ("-dirty" if changed else "")
