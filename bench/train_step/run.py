@@ -7,7 +7,7 @@
 Every variant is a process that holds its own model. First all compute the logits of one batch: a difference ends the run. Then they take turns,
 one step each, so that a noisy machine is noisy for all. A round is all batches of a variant once; the figure is the median over rounds of the
 time per sequence, the first round warms up and is not counted.
-The FMA peak takes its turn too: 0.1 s of nothing but fused multiply-adds on all threads before each of trireme's steps, the median of a case.
+The FMA peak takes its turn too: 0.1 s of nothing but fused multiply-adds on all threads after each of trireme's steps, the median of a case.
 torch pads to 384; `grouped` pads to the longest of a batch of similar lengths; trireme computes no padding. `trireme-fp32` stands beside
 bf16, `deterministic` is trireme with TRIREME_DETERMINISTIC=1, `blas` with torch's matrix products (TRIREME_MATMUL=torch). --ipex names the Python of an
 environment with intel-extension-for-pytorch and transformers. Needs transformers.
@@ -124,9 +124,9 @@ def measure(model: str, lengths: str, dtype: str, arguments: argparse.Namespace)
         for i in range(max(worker.batches for worker in workers)):
             for worker in workers:
                 if i < worker.batches:
-                    if worker.variant == "trireme":
-                        worker.fma_peaks.append(worker.ask("fma")["gflops"])
                     worker.rounds[-1].append(worker.ask("step"))
+                    if worker.variant == "trireme":  # behind its step: before it, it would wake its threads
+                        worker.fma_peaks.append(worker.ask("fma")["gflops"])
     results = {worker.variant: worker.finish(first_counted=1) for worker in workers}
     peaks = [peak for worker in workers for peak in worker.fma_peaks]
     for result in results.values() if peaks else []:
