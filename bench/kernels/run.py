@@ -3,8 +3,8 @@
 
     .venv/bin/python bench/kernels/run.py [--dtypes fp32,bf16] [--only NAME,...] [--threads 2] [--json] [--targets]
 
-Both compute the same from the same tensors (dropout of 0.1 where there is one, each with its own generator), first once to compare the
-results with dropout off, then in turn; the figure is the ratio of medians. For both, the memory of tensors is kept from turn to turn, as it is in
+Both compute the same from the same tensors (dropout of 0.1 where there is one, each with its own generator), first once with dropout off to compare
+ours with torch's in fp32, then in turn; the figure is the ratio of medians. For both, the memory of tensors is kept from turn to turn, as it is in
 training with trireme.optimize (TRIREME_KEEP_BLOCKS=0: torch's allocator). Attention is also shown as a share of the machine's FMA peak, which is
 measured in the same turns: 12 S^2 D flops a head, nothing for the scores that the backward pass computes again.
 """
@@ -30,7 +30,7 @@ import machine  # noqa: E402
 
 SEQUENCES, HEADS, VOCABULARY, EPS = 12, 12, 30522, 1e-12
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-TOLERANCE = {"fp32": 1e-4, "bf16": 0.15}  # torch adds up the gradients of parameters in bf16
+TOLERANCE = {"fp32": 1e-4, "bf16": 4e-2}
 # Head size: share of the FMA peak.
 ATTENTION_SHARES = {32: 0.40, 64: 0.55}
 
@@ -46,7 +46,6 @@ class Case:
     dropout: float = 0.0
     flops: float = 0.0
     head_size: int = 0
-    gradient: torch.Tensor | None = None  # of the result, of random sign: torch's bf16 sums of ones stop at 512
 
 
 def tensor(*shape: int, dtype: torch.dtype) -> torch.Tensor:
@@ -109,6 +108,47 @@ def rows(length: int, hidden: int, dtype: torch.dtype) -> Iterator[Case]:
         )
 
 
+def blocks(length: int, hidden: int, dtype: torch.dtype) -> Iterator[Case]:
+    """The halves of a layer, with their matrix products."""
+    tokens, size = SEQUENCES * length, hidden // HEADS
+    x, gamma, beta = tensor(tokens, hidden, dtype=dtype), tensor(hidden, dtype=dtype), tensor(hidden, dtype=dtype)
+    cu_seqlens = torch.arange(0, tokens + 1, length)
+
+    def dense(outputs: int, inputs: int) -> list[torch.Tensor]:
+        return [(torch.randn(outputs, inputs) * inputs**-0.5).to(dtype).requires_grad_(), tensor(outputs, dtype=dtype)]
+
+    def norm(z: torch.Tensor) -> torch.Tensor:
+        return functional.layer_norm(z, (hidden,), gamma, beta, EPS)
+
+    q, k, v, o = (dense(hidden, hidden) for _ in range(4))
+    first, second = dense(4 * hidden, hidden), dense(hidden, 4 * hidden)
+
+    def torchs_attention(p: float) -> torch.Tensor:
+        heads = (functional.linear(x, *each).view(SEQUENCES, length, HEADS, size).transpose(1, 2) for each in (q, k, v))
+        context = functional.scaled_dot_product_attention(*heads, dropout_p=p).transpose(1, 2).reshape(tokens, hidden)
+        return norm(x + functional.dropout(functional.linear(context, *o), p))
+
+    def torchs_feed_forward(p: float) -> torch.Tensor:
+        inner = functional.gelu(functional.linear(x, *first))
+        return norm(x + functional.dropout(functional.linear(inner, *second), p))
+
+    attention_weights, feed_forward_weights = [*q, *k, *v, *o, gamma, beta], [*first, *second, gamma, beta]
+    yield Case(
+        f"self_attention_block, {tokens} x {hidden}",
+        lambda p: ops.self_attention_block(x, attention_weights, cu_seqlens, HEADS, p, p, EPS),
+        torchs_attention,
+        [x, *attention_weights],
+        dropout=0.1,
+    )
+    yield Case(
+        f"feed_forward_block, {tokens} x {hidden}",
+        lambda p: ops.feed_forward_block(x, feed_forward_weights, False, p, EPS),
+        torchs_feed_forward,
+        [x, *feed_forward_weights],
+        dropout=0.1,
+    )
+
+
 def embedding(length: int, hidden: int, dtype: torch.dtype) -> Case:
     ids = torch.randint(0, VOCABULARY, (SEQUENCES, length))
     positions, types = torch.arange(length).expand(SEQUENCES, length), torch.zeros_like(ids)
@@ -146,6 +186,7 @@ def cases(dtype: torch.dtype) -> Iterator[Case]:
         for length in (161, 384):
             yield attention(length, size, dtype)
     for hidden in (384, 768):
+        yield from blocks(161, hidden, dtype)
         yield from rows(161, hidden, dtype)
         yield embedding(161, hidden, dtype)
     yield span_loss(384, dtype)
@@ -157,21 +198,27 @@ def run(case: Case, forward: Forward, p: float) -> tuple[float, torch.Tensor]:
         each.grad = None
     begin = time.perf_counter()
     result = forward(p)
-    if case.gradient is None:
-        case.gradient = torch.randn_like(result)
-    result.backward(case.gradient)
+    result.backward(torch.ones_like(result))
     return time.perf_counter() - begin, result.detach()
 
 
 def check(case: Case, dtype: str) -> None:
-    """Both give the same, within the type's rounding of the largest element."""
-    answers = []
-    for forward in (case.ours, case.torchs):
-        result = run(case, forward, 0.0)[1]
-        answers.append([result, *(each.grad for each in case.inputs)])
-    for i, (ours, torchs) in enumerate(zip(*answers, strict=True)):
-        difference = (ours.float() - torchs.float()).abs().max().item()
-        bound = TOLERANCE[dtype] * max(1.0, torchs.float().abs().max().item())
+    """Ours is torch's in fp32 of the same inputs, within the type's rounding of the largest element. (torch's own sums in bf16 are no measure: of 1932 ones
+    it makes 512.)"""
+    result = run(case, case.ours, 0.0)[1]
+    ours = [result, *(each.grad for each in case.inputs)]
+    given = [each.data for each in case.inputs]
+    for each in case.inputs:
+        each.grad, each.data = None, each.data.float()
+    result = run(case, case.torchs, 0.0)[1]
+    expected = [result, *(each.grad for each in case.inputs)]
+    for each, data in zip(case.inputs, given, strict=True):
+        each.grad, each.data = None, data
+    largest = max(wanted.abs().max().item() for wanted in expected)
+    for i, (mine, wanted) in enumerate(zip(ours, expected, strict=True)):
+        difference, scale = (mine.float() - wanted).abs().max().item(), wanted.abs().max().item()
+        # 0 but for rounding, as the gradient of the keys' bias is: its terms are as large as the others'.
+        bound = TOLERANCE[dtype] * max(1.0, largest if scale < 1e-5 * largest else scale)
         if not difference <= bound:
             sys.exit(f"{case.name}, {dtype}: {'gradient ' + str(i) if i else 'the result'} differs by {difference}, {bound} are allowed")
 

@@ -40,11 +40,6 @@ int64_t check(const AttentionShape& shape) {
   return longest;
 }
 
-float* thread_workspace(int64_t floats) {
-  thread_local Workspace workspace;
-  return workspace.of(floats);
-}
-
 // Some key heads of a sequence, which a thread takes one after the other.
 struct Turn {
   int64_t sequence, begin, end;  // and its tokens

@@ -38,6 +38,7 @@ constexpr double kPackingRows = 15;
 // How much of a task the others wait for the last thread, beyond what cannot be dealt out evenly: a guess.
 constexpr double kHeldUp = 0.1;
 constexpr int64_t kLeastChunk = 96;
+constexpr int64_t kTileRows = 6;  // of a full panel
 
 MatrixView part_of(const MatrixView& view, int64_t row, int64_t column) {
   return {view.data + row * view.row + column * view.column, view.row, view.column};
@@ -62,13 +63,13 @@ struct Cuts {
   int64_t panel, panels, chunk, chunks, depth;
 };
 
-// The rows of a chunk, with which all threads are done soonest. In whole tiles, of 6 rows with full panels.
+// The rows of a chunk with which all threads are done soonest, in whole tiles.
 int64_t chunk_of(int64_t M, int64_t panels) {
   const int64_t threads = omp_get_max_threads();
   int64_t best = M;
   double least = std::numeric_limits<double>::infinity();
   for (int64_t chunks = 1; chunks <= std::max<int64_t>(M / kLeastChunk, 1); ++chunks) {
-    const int64_t rows = divide_up(divide_up(M, chunks), 6) * 6;
+    const int64_t rows = divide_up(divide_up(M, chunks), kTileRows) * kTileRows;
     const auto turns = static_cast<double>(divide_up(panels * divide_up(M, rows), threads));
     const double time = (turns + kHeldUp) * (static_cast<double>(rows) + kPackingRows);
     if (time < least) best = rows, least = time;
@@ -107,8 +108,7 @@ void multiply_task(const Matmul& call, const Cuts& cuts, int64_t panel, int64_t 
 void multiply(const Matmul& call, const Cuts& cuts) {
   std::atomic<bool> out_of_memory = false;
   parallel_tasks(cuts.panels * cuts.chunks, [&](int64_t task) {
-    thread_local Workspace workspace;
-    if (float* const packed = workspace.of(cuts.depth * cuts.panel))
+    if (float* const packed = thread_workspace(cuts.depth * cuts.panel))
       multiply_task(call, cuts, task / cuts.chunks, task % cuts.chunks, packed);
     else
       out_of_memory = true;

@@ -12,12 +12,6 @@ namespace trireme::ops {
 // Of few rows most of the time would go into packing.
 constexpr int64_t kLeastMatmulRows = 96;
 
-// torch.set_float32_matmul_precision and its successors: fp32 may be rounded before it is multiplied, which torch can do faster.
-inline bool may_round() {
-  const auto precision = at::globalContext().float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL);
-  return precision == at::Float32Precision::BF16 || precision == at::Float32Precision::TF32;
-}
-
 // Of shapes that do not fit, torch says so.
 inline bool is_for_matmul(const at::Tensor& a, const at::Tensor& b, const at::Tensor& to) {
   const auto is_plain = [](const at::Tensor& x) {
@@ -25,7 +19,7 @@ inline bool is_for_matmul(const at::Tensor& a, const at::Tensor& b, const at::Te
   };
   return cpu::prefers_own_products() && is_plain(a) && is_plain(b) && is_plain(to) && to.stride(1) == 1 &&
          a.size(0) >= kLeastMatmulRows && b.size(1) % kernels::kMatmulColumns == 0 && a.size(1) == b.size(0) &&
-         to.size(0) == a.size(0) && to.size(1) == b.size(1) && to.stride(0) >= to.size(1) && !may_round();
+         to.size(0) == a.size(0) && to.size(1) == b.size(1) && to.stride(0) >= to.size(1);
 }
 
 enum class Into { empty, sum };  // to = a b, to += a b
