@@ -92,24 +92,40 @@ TRIREME_INLINE float exp_row(float* scores, const Rows& rows, int64_t query, int
   return sum(total);
 }
 
-// The rows of heads first to last of tokens begin to end, from one layout to another. Token by token: where a token's heads lie in one page it
-// is visited once for all of them.
-template <class T>
-void move_heads(Heads<const T> from, Heads<T> to, int64_t begin, int64_t end, int64_t first, int64_t last, int64_t size) {
-  const int64_t bytes = size * static_cast<int64_t>(sizeof(T)), whole = bytes / 64 * 64;
-  for (int64_t token = begin; token < end; ++token) {
-    for (int64_t head = first; head < last; ++head) {
-      auto source = reinterpret_cast<const char*>(from.at(token, head));
-      auto place = reinterpret_cast<char*>(to.at(token, head));
-      for (int64_t at = 0; at < whole; at += 64) __builtin_memcpy(place + at, source + at, 64);
-      if (whole < bytes) __builtin_memcpy(place + whole, source + whole, bytes - whole);
-    }
-  }
+constexpr uintptr_t kLineBytes = 64;
+
+// Every line that [data, data + bytes) touches: a row may begin anywhere in one.
+TRIREME_INLINE void prefetch_lines(const void* data, int64_t bytes) {
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(data), end = begin + static_cast<uintptr_t>(bytes);
+  for (uintptr_t line = begin / kLineBytes * kLineBytes; line < end; line += kLineBytes)
+    __builtin_prefetch(reinterpret_cast<const void*>(line), 0, 2);
+}
+
+// The query head that a thread takes after another one, and the tokens of its sequence.
+struct Following {
+  int64_t head, begin, length;
+  bool other_keys;
+};
+
+Following following(const AttentionShape& shape, KeyHead now, KeyHead next, int64_t head) {
+  const int64_t group = shape.heads / shape.kv_heads;
+  const bool other_keys = head + 1 == (now.head + 1) * group;
+  const int64_t sequence = other_keys ? next.sequence : now.sequence, begin = shape.cu_seqlens[sequence];
+  return {other_keys ? next.head * group : head + 1, begin, shape.cu_seqlens[sequence + 1] - begin, other_keys};
+}
+
+// A row of each on its way into the second-level cache. The rows of a head lie a token's width apart, so the hardware does not see them coming,
+// and memory is slow enough for a sixth of the time. They are asked for row by row, between rows of exponentials: of many at a time, more than
+// the processor has misses under way, it drops the rest.
+template <class... T>
+TRIREME_INLINE void prefetch_rows(int64_t token, int64_t head, int64_t size, Heads<T>... matrices) {
+  (prefetch_lines(matrices.at(token, head), size * static_cast<int64_t>(sizeof(T))), ...);
 }
 
 template <class T>
-void attend(const AttentionShape& shape, int64_t sequence, int64_t kv_head, Heads<const T> q, Heads<const T> k,
-            Heads<const T> v, Heads<T> out, float* softmax, float* workspace) {
+void attend(const AttentionShape& shape, KeyHead now, KeyHead next, Heads<const T> q, Heads<const T> k, Heads<const T> v,
+            Heads<T> out, float* softmax, float* workspace) {
+  const auto [sequence, kv_head] = now;
   const int64_t begin = shape.cu_seqlens[sequence], length = shape.cu_seqlens[sequence + 1] - begin;
   const int64_t size = shape.head_size, depth = whole_vectors(size), keys = whole_vectors(length);
   Arena arena{workspace};
@@ -125,6 +141,7 @@ void attend(const AttentionShape& shape, int64_t sequence, int64_t kv_head, Head
   const int64_t group = shape.heads / shape.kv_heads;
   for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     const Rows rows = rows_of(shape, sequence, head);
+    const Following after = following(shape, now, next, head);
     for (int64_t query = 0; query < length; query += kQueryRows) {
       const int64_t count = length - query < kQueryRows ? length - query : kQueryRows;
       const int64_t seen = rows.visible(query + count - 1);
@@ -135,6 +152,11 @@ void attend(const AttentionShape& shape, int64_t sequence, int64_t kv_head, Head
       for (int64_t i = 0; i < count; ++i) {
         float* row = scores + i * keys;
         const int64_t visible = rows.visible(query + i);
+        prefetch_rows(begin + query + i, head, size, out);
+        if (query + i < after.length) {
+          prefetch_rows(after.begin + query + i, after.head, size, q);
+          if (after.other_keys) prefetch_rows(after.begin + query + i, next.head, size, k, v);
+        }
         if (rows.bias) add_bias(row, rows.bias + (query + i) * rows.bias_stride, visible);
         hide_tail(row, visible);
         const float largest = max_of(row, whole_vectors(visible));
@@ -219,9 +241,10 @@ void unpack_rows(const float* from, int64_t stride, int64_t rows, int64_t column
 // bias_sums has [heads + 2 kv_heads, head_size] elements for this sequence, zeros at first; a task adds to those of its
 // heads.
 template <class T>
-void attend_backward(const AttentionShape& shape, int64_t sequence, int64_t kv_head, Heads<const T> q, Heads<const T> k,
+void attend_backward(const AttentionShape& shape, KeyHead now, KeyHead next, Heads<const T> q, Heads<const T> k,
                      Heads<const T> v, Heads<const T> out, const float* softmax, Heads<const T> out_gradient,
                      const AttentionGradients<T>& gradients, float* bias_sums, float* workspace) {
+  const auto [sequence, kv_head] = now;
   const int64_t begin = shape.cu_seqlens[sequence], length = shape.cu_seqlens[sequence + 1] - begin;
   const int64_t size = shape.head_size, depth = whole_vectors(size), keys = whole_vectors(length);
   Arena arena{workspace};
@@ -245,6 +268,7 @@ void attend_backward(const AttentionShape& shape, int64_t sequence, int64_t kv_h
   const int64_t group = shape.heads / shape.kv_heads;
   for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     const Rows rows = rows_of(shape, sequence, head);
+    const Following after = following(shape, now, next, head);
     for (int64_t query = 0; query < length; query += kQueryRows) {
       const int64_t count = length - query < kQueryRows ? length - query : kQueryRows, token = begin + query;
       const int64_t seen = rows.visible(query + count - 1);
@@ -255,6 +279,12 @@ void attend_backward(const AttentionShape& shape, int64_t sequence, int64_t kv_h
       for (int64_t i = 0; i < count; ++i) {
         const int64_t visible = rows.visible(query + i);
         const int64_t at = head * shape.tokens() + token + i;
+        prefetch_rows(token + i, head, size, gradients.q);
+        if (after.other_keys) prefetch_rows(token + i, kv_head, size, gradients.k, gradients.v);
+        if (query + i < after.length) {
+          prefetch_rows(after.begin + query + i, after.head, size, q, out, out_gradient);
+          if (after.other_keys) prefetch_rows(after.begin + query + i, next.head, size, k, v);
+        }
         const float largest = softmax[at], log_sum = softmax[shape.heads * shape.tokens() + at];
         const float delta = dot(out_gradient.at(token + i, head), out.at(token + i, head), size);
         float *row = scores + i * keys, *dp_row = dp + i * keys;

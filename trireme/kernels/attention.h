@@ -16,20 +16,18 @@
 
 namespace trireme::kernels {
 
-// Element (token t, head h, i) lies at data[t * token_stride + h * head_stride + i - origin]: q, k and v may be parts of one matrix, and
-// a matrix may have only some of the tokens and heads.
+// Element (token t, head h, i) lies at data[t * token_stride + h * head_stride + i]: q, k and v may be parts of one matrix.
 template <class T>
 struct Heads {
   T* data = nullptr;
   int64_t token_stride = 0;
   int64_t head_stride = 0;
-  int64_t origin = 0;
 
-  T* at(int64_t token, int64_t head) const { return data + (token * token_stride + head * head_stride - origin); }
+  T* at(int64_t token, int64_t head) const { return data + token * token_stride + head * head_stride; }
   operator Heads<const T>() const
     requires(!std::is_const_v<T>)
   {
-    return {data, token_stride, head_stride, origin};
+    return {data, token_stride, head_stride};
   }
 };
 

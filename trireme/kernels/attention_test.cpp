@@ -169,7 +169,7 @@ TEST_P(AttentionTest, SharedKeyHeads) {
   expect_matches_reference({{40, 9}, 4, 1, 48}, "one key head");
 }
 
-// One thread takes two key heads of a sequence in a turn, and one in the last: their rows are copied side by side.
+// One thread takes two key heads of a sequence in a turn, and one in the last.
 TEST_P(AttentionTest, SeveralHeadsInATurn) {
   const int before = omp_get_max_threads();
   omp_set_num_threads(1);
