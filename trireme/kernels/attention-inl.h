@@ -101,7 +101,7 @@ TRIREME_INLINE void prefetch_lines(const void* data, int64_t bytes) {
     __builtin_prefetch(reinterpret_cast<const void*>(line), 0, 2);
 }
 
-// The query head that a thread takes after another one, and the tokens of its sequence.
+// The query head that a thread takes after `head`, and the tokens of its sequence.
 struct Following {
   int64_t head, begin, length;
   bool other_keys;
@@ -114,12 +114,29 @@ Following following(const AttentionShape& shape, KeyHead now, KeyHead next, int6
   return {other_keys ? next.head * group : head + 1, begin, shape.cu_seqlens[sequence + 1] - begin, other_keys};
 }
 
+struct Place {
+  int64_t token, head;
+};
+
+// A block of queries after `row` of a head whose sequence is tokens begin to begin + length. No farther ahead: rows a token's width apart share
+// few of the second-level cache's sets, and those of a whole head would drive each other out.
+TRIREME_INLINE Place query_ahead(const Following& after, int64_t head, int64_t begin, int64_t length, int64_t row) {
+  const int64_t past = row + kQueryRows - length;
+  if (past < 0) return {begin + row + kQueryRows, head};
+  return {after.begin + (past < after.length ? past : after.length - 1), after.head};
+}
+
+// Keys and values are packed at once when their head begins: all its rows must be there by then.
+TRIREME_INLINE Place key_ahead(const Following& after, KeyHead next, int64_t row) {
+  return {after.begin + (row < after.length ? row : after.length - 1), next.head};
+}
+
 // A row of each on its way into the second-level cache. The rows of a head lie a token's width apart, so the hardware does not see them coming,
 // and memory is slow enough for a sixth of the time. They are asked for row by row, between rows of exponentials: of many at a time, more than
 // the processor has misses under way, it drops the rest.
 template <class... T>
-TRIREME_INLINE void prefetch_rows(int64_t token, int64_t head, int64_t size, Heads<T>... matrices) {
-  (prefetch_lines(matrices.at(token, head), size * static_cast<int64_t>(sizeof(T))), ...);
+TRIREME_INLINE void prefetch_rows(Place place, int64_t size, Heads<T>... matrices) {
+  (prefetch_lines(matrices.at(place.token, place.head), size * static_cast<int64_t>(sizeof(T))), ...);
 }
 
 template <class T>
@@ -152,11 +169,9 @@ void attend(const AttentionShape& shape, KeyHead now, KeyHead next, Heads<const 
       for (int64_t i = 0; i < count; ++i) {
         float* row = scores + i * keys;
         const int64_t visible = rows.visible(query + i);
-        prefetch_rows(begin + query + i, head, size, out);
-        if (query + i < after.length) {
-          prefetch_rows(after.begin + query + i, after.head, size, q);
-          if (after.other_keys) prefetch_rows(after.begin + query + i, next.head, size, k, v);
-        }
+        prefetch_rows({begin + query + i, head}, size, out);
+        prefetch_rows(query_ahead(after, head, begin, length, query + i), size, q);
+        if (after.other_keys) prefetch_rows(key_ahead(after, next, query + i), size, k, v);
         if (rows.bias) add_bias(row, rows.bias + (query + i) * rows.bias_stride, visible);
         hide_tail(row, visible);
         const float largest = max_of(row, whole_vectors(visible));
@@ -279,11 +294,11 @@ void attend_backward(const AttentionShape& shape, KeyHead now, KeyHead next, Hea
       for (int64_t i = 0; i < count; ++i) {
         const int64_t visible = rows.visible(query + i);
         const int64_t at = head * shape.tokens() + token + i;
-        prefetch_rows(token + i, head, size, gradients.q);
-        if (after.other_keys) prefetch_rows(token + i, kv_head, size, gradients.k, gradients.v);
-        if (query + i < after.length) {
-          prefetch_rows(after.begin + query + i, after.head, size, q, out, out_gradient);
-          if (after.other_keys) prefetch_rows(after.begin + query + i, next.head, size, k, v);
+        prefetch_rows({token + i, head}, size, gradients.q);
+        prefetch_rows(query_ahead(after, head, begin, length, query + i), size, q, out, out_gradient);
+        if (after.other_keys) {
+          prefetch_rows({token + i, kv_head}, size, gradients.k, gradients.v);
+          prefetch_rows(key_ahead(after, next, query + i), size, k, v);
         }
         const float largest = softmax[at], log_sum = softmax[shape.heads * shape.tokens() + at];
         const float delta = dot(out_gradient.at(token + i, head), out.at(token + i, head), size);

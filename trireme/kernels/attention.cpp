@@ -45,31 +45,46 @@ int64_t check(const AttentionShape& shape) {
   return longest;
 }
 
-// task(now, next, workspace), the longest sequences first so that no thread begins one when the others are done. In a turn a thread takes some
-// key heads of a sequence one after the other, whose rows lie in the same pages; as many as leave every thread eight turns. `next` is what it
-// takes after this one, if the threads go on taking turns in turn: a guess that costs nothing but time where it is wrong.
-template <class Task>
-void for_each_head(const AttentionShape& shape, int64_t workspace_floats, const Task& task) {
+// How a call is cut into turns. In a turn a thread takes some key heads of a sequence one after the other, whose rows lie in the same pages; as
+// many as leave every thread eight turns.
+struct Turns {
+  std::vector<int64_t> order;  // of the sequences, the longest first so that no thread begins one when the others are done
+  int64_t heads, count;        // key heads of a turn, turns of the call
+
+  // Neighbouring turns are of different sequences: of the same one, two threads would write into each other's pages, which on two dies with a
+  // cache each costs a twentieth of the time.
+  KeyHead first(int64_t turn) const {
+    const int64_t sequences = static_cast<int64_t>(order.size());
+    return {order[turn % sequences], turn / sequences * heads};
+  }
+};
+
+Turns turns_of(const AttentionShape& shape) {
   std::vector<int64_t> order(shape.sequences());
   std::iota(order.begin(), order.end(), 0);
   auto length = [&](int64_t b) { return shape.cu_seqlens[b + 1] - shape.cu_seqlens[b]; };
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return length(a) > length(b); });
+  const int64_t most = std::max<int64_t>(shape.sequences() * shape.kv_heads / (8 * omp_get_max_threads()), 1);
+  const int64_t parts = (shape.kv_heads + most - 1) / most;
+  return {std::move(order), (shape.kv_heads + parts - 1) / parts, shape.sequences() * parts};
+}
+
+// task(now, next, workspace). `next` is what the thread takes after this one if the threads go on in turn, a guess for fetching ahead.
+template <class Task>
+void for_each_head(const AttentionShape& shape, int64_t workspace_floats, const Task& task) {
+  const Turns turns = turns_of(shape);
   const int64_t threads = omp_get_max_threads();
-  const int64_t most = std::max<int64_t>(shape.sequences() * shape.kv_heads / (8 * threads), 1);
-  const int64_t turns = (shape.kv_heads + most - 1) / most, all = shape.sequences() * turns;  // of a sequence, of the call
-  const int64_t heads = (shape.kv_heads + turns - 1) / turns;
   std::atomic<bool> out_of_memory = false;
-  parallel_tasks(all, [&](int64_t i) {
+  parallel_tasks(turns.count, [&](int64_t i) {
     float* workspace = thread_workspace(workspace_floats);
     if (!workspace) {
       out_of_memory = true;
       return;
     }
-    const auto first_of = [&](int64_t turn) { return KeyHead{order[turn / turns], turn % turns * heads}; };
-    KeyHead now = first_of(i);
-    for (const int64_t end = std::min(now.head + heads, shape.kv_heads); now.head + 1 < end; ++now.head)
-      task(now, {now.sequence, now.head + 1}, workspace);
-    task(now, first_of(i + threads < all ? i + threads : i), workspace);
+    KeyHead now = turns.first(i);
+    for (const int64_t end = std::min(now.head + turns.heads, shape.kv_heads); now.head + 1 < end; ++now.head)
+      task(now, KeyHead{now.sequence, now.head + 1}, workspace);
+    task(now, turns.first(i + threads < turns.count ? i + threads : i), workspace);
   });
   if (out_of_memory) throw std::bad_alloc();
 }
