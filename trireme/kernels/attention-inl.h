@@ -59,8 +59,10 @@ void add_bias(float* scores, const float* bias, int64_t visible) {
 
 // Minus infinity from `visible` to the end of its vector: exp makes 0 of it.
 TRIREME_INLINE void hide_tail(float* scores, int64_t visible) {
-  int64_t whole = whole_vectors(visible);
-  for (int64_t j = visible; j < whole; ++j) scores[j] = -__builtin_inff();
+  const int64_t rest = visible % kLanes;
+  if (rest == 0) return;
+  float* last = scores + visible - rest;
+  store(last, first_of(load(last), rest, broadcast(-__builtin_inff())));
 }
 
 TRIREME_INLINE float max_of(const float* x, int64_t n) {

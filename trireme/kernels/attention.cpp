@@ -51,8 +51,8 @@ struct Turns {
   std::vector<int64_t> order;  // of the sequences, the longest first so that no thread begins one when the others are done
   int64_t heads, count;        // key heads of a turn, turns of the call
 
-  // Neighbouring turns are of different sequences: of the same one, two threads would write into each other's pages, which on two dies with a
-  // cache each costs a twentieth of the time.
+  // Neighbouring turns are of different sequences: of the same one, two threads would write side by side, which costs a fortieth of the time
+  // where their cores have no cache in common.
   KeyHead first(int64_t turn) const {
     const int64_t sequences = static_cast<int64_t>(order.size());
     return {order[turn % sequences], turn / sequences * heads};

@@ -63,12 +63,13 @@ TRIREME_INLINE void store_up_to(T* to, Floats x, int64_t n) {
     store_first(to, x, static_cast<int>(n));
 }
 
-// The first n elements of x, 0 in the lanes after them.
-TRIREME_INLINE Floats zero_from(Floats x, int64_t n) {
+// The first n elements of x, those of y in the lanes after them.
+TRIREME_INLINE Floats first_of(Floats x, int64_t n, Floats y) {
   Ints lane;
   for (int i = 0; i < kLanes; ++i) lane[i] = i;
-  return lane < static_cast<int>(n < kLanes ? n : kLanes) ? x : Floats{};
+  return lane < static_cast<int>(n < kLanes ? n : kLanes) ? x : y;
 }
+TRIREME_INLINE Floats zero_from(Floats x, int64_t n) { return first_of(x, n, Floats{}); }
 
 // Bits of 16, as they are.
 TRIREME_INLINE Halves load_halves(const uint16_t* from, int64_t n) {
