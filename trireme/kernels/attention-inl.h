@@ -134,8 +134,8 @@ TRIREME_INLINE Place key_ahead(const Following& after, KeyHead next, int64_t row
 }
 
 // A row of each on its way into the second-level cache. The rows of a head lie a token's width apart, so the hardware does not see them coming,
-// and memory is slow enough for a sixth of the time. They are asked for row by row, between rows of exponentials: of many at a time, more than
-// the processor has misses under way, it drops the rest.
+// and waiting for them would be a sixth of the time. They are asked for one by one, between rows of exponentials: a processor has some 20 misses
+// under way and drops what more is asked for.
 template <class... T>
 TRIREME_INLINE void prefetch_rows(Place place, int64_t size, Heads<T>... matrices) {
   (prefetch_lines(matrices.at(place.token, place.head), size * static_cast<int64_t>(sizeof(T))), ...);

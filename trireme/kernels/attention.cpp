@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <numeric>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
