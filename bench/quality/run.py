@@ -45,14 +45,6 @@ def run(who: str, seed: int, arguments: argparse.Namespace, output: pathlib.Path
     return {key: results[key] for key in ("eval_exact_match", "eval_f1", "train_loss", "train_runtime")}
 
 
-def add_to(path: pathlib.Path, dtype: str, records: dict) -> None:
-    """By dtype and who; what other runs found stays, each with the commit and the machine that it was found on."""
-    results = json.loads(path.read_text()) if path.exists() else {}
-    for who, seeds in records.items():
-        results.setdefault(dtype, {})[who] = {"machine": machine.describe(), "seeds": seeds}
-    path.write_text(json.dumps(results, indent=1) + "\n")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--train_file", type=pathlib.Path, required=True)
@@ -63,20 +55,20 @@ def main() -> int:
     parser.add_argument("--reference", type=float, help="an F1 to compare with")
     parser.add_argument("--json", action="store_true", help="add to bench/results/quality.json")
     arguments = parser.parse_args()
-    records, all_met = {}, True
+    dtype, all_met = "bf16" if arguments.bf16 else "fp32", True
     with tempfile.TemporaryDirectory() as scratch:
         for who in arguments.who:
-            of = records[who] = {}
+            of = {}
             for seed in arguments.seeds:
                 of[seed] = run(who, seed, arguments, pathlib.Path(scratch) / "out")
                 print(f"{who:12} seed {seed}: EM {of[seed]['eval_exact_match']:.1f}  F1 {of[seed]['eval_f1']:.1f}", flush=True)
+                if arguments.json:
+                    machine.add_results(HERE.parent / "results" / "quality.json", {f"{who}, {dtype}, seed {seed}": of[seed]})
             mean = statistics.mean(each["eval_f1"] for each in of.values())
             if arguments.reference is not None:
                 met = mean >= arguments.reference - ALLOWED
                 all_met = all_met and met
                 print("PASS" if met else "FAIL", f"{who}: mean F1 {mean:.1f}, wanted at least {arguments.reference - ALLOWED:.1f}", flush=True)
-    if arguments.json:
-        add_to(HERE.parent / "results" / "quality.json", "bf16" if arguments.bf16 else "fp32", records)
     return 0 if all_met else 1
 
 
