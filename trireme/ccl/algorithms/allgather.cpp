@@ -23,29 +23,12 @@ void place_own_block(OpContext& run) {
   copy_own(mine.data, run.op.send_buffer, mine.bytes, mine.bytes);
 }
 
-// One host: a tile of this rank's block is read once from memory, and goes from the cache to all places where it is wanted.
 Task allgather_in_host(OpContext& run) {
-  constexpr size_t kTile = 256 * 1024;
   co_await run.may_enter();
   run.announce({const_cast<std::byte*>(input(run)), run.bytes()}, {}, run.op.recv_blocks);
   co_await run.all_reached(kEntered);
   run.check_records();
-  const Block& mine = block_of(run, run.rank());
-  if (run.begin_way() == Way::direct) {
-    for (size_t offset = 0; offset < mine.bytes; offset += kTile) {
-      size_t bytes = std::min(kTile, mine.bytes - offset);
-      copy_own(static_cast<std::byte*>(mine.data) + offset, input(run) + offset, bytes, mine.bytes);
-      for (int step = 1; step < run.local_size(); ++step) {
-        int peer = (run.local() + step) % run.local_size();
-        run.write(peer, run.block_view(peer, run.rank()), offset, input(run) + offset, bytes);
-      }
-    }
-    run.reach(kDone);
-    co_await run.all_reached(kDone);
-  } else {
-    co_await share_parts_staged(run, input(run), run.op.recv_blocks, kFirstChunk, Last::yes);
-  }
-  run.end_way();
+  co_await allgather_announced(run);
 }
 
 // Between hosts: rank r's block goes to the rank numbered local(r) mod n of every other host.
@@ -118,6 +101,27 @@ Task allgather_flat(OpContext& run) {
 }
 
 }  // namespace
+
+// One host: a tile of this rank's block is read once from memory, and goes from the cache to all places where it is wanted.
+Task allgather_announced(OpContext& run) {
+  constexpr size_t kTile = 256 * 1024;
+  const Block& mine = block_of(run, run.rank());
+  if (run.begin_way() == Way::direct) {
+    for (size_t offset = 0; offset < mine.bytes; offset += kTile) {
+      size_t bytes = std::min(kTile, mine.bytes - offset);
+      copy_own(static_cast<std::byte*>(mine.data) + offset, input(run) + offset, bytes, mine.bytes);
+      for (int step = 1; step < run.local_size(); ++step) {
+        int peer = (run.local() + step) % run.local_size();
+        run.write(peer, run.block_view(peer, run.rank()), offset, input(run) + offset, bytes);
+      }
+    }
+    run.reach(kDone);
+    co_await run.all_reached(kDone);
+  } else {
+    co_await share_parts_staged(run, input(run), run.op.recv_blocks, kFirstChunk, Last::yes);
+  }
+  run.end_way();
+}
 
 Task allgather(OpContext& run) {
   bool one_host = run.topology().one_host();

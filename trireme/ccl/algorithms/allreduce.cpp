@@ -31,7 +31,7 @@ Task allreduce_whole_staged(OpContext& run) {
   Reducer reducer = run.reducer();
   size_t total = run.bytes();
   int peer = 1 - run.local();
-  bool streaming = run.results_around_caches() && run.op.send_buffer != run.op.recv_buffer;
+  Access access = access_to_slots(run, run.op.send_buffer, run.op.recv_buffer);
   co_await through_slots(
       run, -1, total, 1, Flow::exchange, kFirstChunk, Last::yes,
       [&](std::byte* slot, size_t offset, size_t room) { copy_to_slot(run, slot, input(run) + offset, std::min(room, total - offset)); },
@@ -39,17 +39,20 @@ Task allreduce_whole_staged(OpContext& run) {
         const void* sources[2];
         sources[run.local()] = input(run) + offset;
         sources[peer] = slot_of(peer);
-        reducer.reduce(sources, output(run) + offset, std::min(room, total - offset) / run.element_bytes(), Stage::whole, streaming);
+        reducer.reduce(sources, output(run) + offset, std::min(room, total - offset) / run.element_bytes(), Stage::whole, access);
       });
 }
 
 Task allreduce_hierarchical(OpContext& run) {
-  const Topology& topology = run.topology();
-  void* send = const_cast<void*>(run.op.send_buffer);
   co_await run.may_enter();
-  run.announce({send, run.bytes()}, {run.op.recv_buffer, run.bytes()});
+  run.announce({const_cast<void*>(run.op.send_buffer), run.bytes()}, {run.op.recv_buffer, run.bytes()});
   co_await run.all_reached(kEntered);
   run.check_records();
+  co_await allreduce_announced(run);
+}
+
+Task allreduce_announced(OpContext& run) {
+  const Topology& topology = run.topology();
   bool direct = run.all_reachable();
   if (topology.one_host()) {
     direct = run.begin_way() == Way::direct;
@@ -85,7 +88,7 @@ Task allreduce_hierarchical(OpContext& run) {
   }
   uint64_t next_step = kFirstChunk;
   if (!topology.one_host() && !accumulate) {
-    partial = static_cast<std::byte*>(send);
+    partial = static_cast<std::byte*>(const_cast<void*>(run.op.send_buffer));
   } else if (direct) {
     reduce_range_directly(run, reducer, mine, partial, stage);
   } else {

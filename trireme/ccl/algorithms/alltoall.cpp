@@ -110,7 +110,7 @@ bool chose_messages(OpContext& run) {
   size_t largest = 0;
   for (int peer = 0; peer < run.size(); ++peer) {
     for (int rank = 0; rank < run.size(); ++rank) {
-      size_t bytes = run.record(peer).inlined ? inlined_block(run, peer, rank).count() : run.block_view(peer, rank).bytes;
+      size_t bytes = run.record(peer).manner.inlined ? inlined_block(run, peer, rank).count() : run.block_view(peer, rank).bytes;
       largest = std::max(largest, bytes);
     }
   }
@@ -150,7 +150,7 @@ Task alltoall_in_host(OpContext& run) {
   for (int step = 1; step < run.size(); ++step) {
     int peer = (run.rank() + step) % run.size();
     const Block& to = landing.blocks[peer];
-    if (run.record(peer).inlined) {
+    if (run.record(peer).manner.inlined) {
       copy_inlined_block(run, peer, to);
       continue;
     }
@@ -160,7 +160,7 @@ Task alltoall_in_host(OpContext& run) {
     run.memory().read(peer, view, 0, to.data, to.bytes);
   }
   // Who reads nobody's memory and is read by nobody is done; the decision is the same on both sides of every pair.
-  if (!all_inlined || !run.record(run.local()).inlined) {
+  if (!all_inlined || !run.record(run.local()).manner.inlined) {
     run.reach(kDone);
     co_await run.all_reached(kDone);
   }
@@ -184,7 +184,7 @@ Exchange exchange_in_host(OpContext& run) {
     return Exchange::slots;
   }
   bool inlined = false;
-  for (int peer = 0; peer < run.size(); ++peer) inlined = inlined || run.record(peer).inlined;
+  for (int peer = 0; peer < run.size(); ++peer) inlined = inlined || run.record(peer).manner.inlined;
   if (!inlined && run.all_placed(Placement::apart) && run.begin_way() != Way::direct) return Exchange::slots;
   return run.all_reachable() ? Exchange::direct : Exchange::messages;
 }

@@ -33,7 +33,7 @@ Task broadcast_pull_push(OpContext& run, int root) {
   constexpr size_t kTile = 256 * 1024;
   size_t total = run.bytes();
   size_t pulled = total;
-  if (run.record(root).placement == static_cast<uint32_t>(Placement::same)) pulled -= total / static_cast<size_t>(run.local_size()) / kCacheLine * kCacheLine;
+  if (run.record(root).manner.placement == static_cast<uint32_t>(Placement::same)) pulled -= total / static_cast<size_t>(run.local_size()) / kCacheLine * kCacheLine;
   if (run.local() != root) {
     for (size_t offset = 0; offset < pulled; offset += kTile) {
       run.memory().read(root, run.record(root).send, offset, buffer(run) + offset, std::min(kTile, pulled - offset));

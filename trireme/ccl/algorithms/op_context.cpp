@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "trireme/base/error.h"
+#include "trireme/ccl/algorithms/slots.h"
 
 namespace trireme::ccl {
 
@@ -75,20 +76,17 @@ bool OpContext::all_entered_now() {
 
 void OpContext::show_inline(const void* payload, size_t payload_bytes) {
   Record& record = begin_record();
-  record.inlined = 1;
-  record.placement = static_cast<uint32_t>(Placement::apart);
-  record.reachable = 1;
+  if (payload_bytes > kTinyBytes) record.manner = {static_cast<uint32_t>(Placement::apart), 1, 1, 0, 0};
   if (payload_bytes != 0) std::memcpy(const_cast<std::byte*>(payload_of(local(), payload_bytes)), payload, payload_bytes);
   show(record);
 }
 
-void OpContext::announce(Block send, Block recv, const std::vector<Block>& blocks, Placement placement) {
+// All of the record but for the way.
+Record& OpContext::describe_buffers(Block send, Block recv, const std::vector<Block>& blocks, Placement placement) {
   memory().unmap_freed();
   Record& record = begin_record();
-  record.inlined = 0;
   record.send = memory().view_of(send.data, send.bytes);
   record.recv = memory().view_of(recv.data, recv.bytes);
-  record.placement = static_cast<uint32_t>(placement);
   bool mapped = record.send.region != 0 || record.recv.region != 0;
   way_bytes_ = std::max(send.bytes, recv.bytes);
   bool reachable = (send.bytes == 0 || memory().reachable(record.send)) && (recv.bytes == 0 || memory().reachable(record.recv));
@@ -109,14 +107,48 @@ void OpContext::announce(Block send, Block recv, const std::vector<Block>& block
   }
   way_ = unmeasured_way(way_bytes_);
   record.blocks = {in_slot ? 0 : reinterpret_cast<uint64_t>(table), blocks.size() * sizeof(View), 0, 0};
-  record.reachable = reachable;
-  record.mapped = mapped || memory().access() == PeerMemory::Access::same_process;
+  mapped = mapped || memory().access() == PeerMemory::Access::same_process;
+  record.manner = {static_cast<uint32_t>(placement), 0, reachable, mapped, static_cast<uint32_t>(way_)};
+  return record;
+}
+
+void OpContext::announce(Block send, Block recv, const std::vector<Block>& blocks, Placement placement) {
+  Record& record = describe_buffers(send, recv, blocks, placement);
   if (local() == 0 && topology().one_host()) {
     bool direct = memory().access() != PeerMemory::Access::regions_only && !(op.kind == OpKind::alltoall && placement == Placement::same);
-    record.way = static_cast<uint32_t>(comm.ways.choose(op.kind, placement != Placement::apart, way_bytes_, direct));
+    record.manner.way = static_cast<uint32_t>(comm.ways.choose(op.kind, placement != Placement::apart, way_bytes_, direct));
   }
   show(record);
   node().wake_sleepers();
+}
+
+// Buffers that are mapped need no copy: their ranks only announce them, and all go on as if everybody had.
+void OpContext::show_early(Block send, Block recv, const std::vector<Block>& blocks, size_t slot_bytes) {
+  Placement placement = placement_of(send, recv);
+  Record& record = describe_buffers(send, recv, blocks, placement);
+  way_bytes_ = slot_bytes;
+  way_ = local() == 0 ? comm.ways.choose(op.kind, placement != Placement::apart, slot_bytes, false) : comm.ways.told(op.kind, slot_bytes);
+  record.manner.way = static_cast<uint32_t>(way_);
+  if (!record.manner.mapped) {
+    const bool timed = local() == 0 && comm.ways.wants_time();
+    auto now = [timed] { return timed ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point(); };
+    const auto began = now();
+    copy_to_slot(*this, node().segment().early_slot(local(), number, slot_bytes), static_cast<const std::byte*>(send.data), send.bytes);
+    comm.early_fill = now() - began;
+    record.manner.inlined = 1;
+  }
+  show(record);
+}
+
+bool OpContext::begin_early(size_t slot_bytes) {
+  way_bytes_ = slot_bytes;
+  for (int peer = 0; peer < local_size(); ++peer) {
+    if (!record(peer).manner.inlined) return false;
+  }
+  way_ = static_cast<Way>(record(0).manner.way);
+  if (local() == 0 && comm.ways.wants_time()) way_began_ = std::chrono::steady_clock::now() - comm.early_fill;
+  else if (local() != 0) comm.ways.tell(op.kind, slot_bytes, way_);
+  return true;
 }
 
 void OpContext::check_record(int local_peer) {
@@ -136,21 +168,21 @@ void OpContext::check_records() {
 
 bool OpContext::all_reachable() {
   for (int peer = 0; peer < local_size(); ++peer) {
-    if (!record(peer).reachable) return false;
+    if (!record(peer).manner.reachable) return false;
   }
   return true;
 }
 
 bool OpContext::all_placed(Placement placement) {
   for (int peer = 0; peer < local_size(); ++peer) {
-    if (record(peer).placement != static_cast<uint32_t>(placement)) return false;
+    if (record(peer).manner.placement != static_cast<uint32_t>(placement)) return false;
   }
   return true;
 }
 
 bool OpContext::any_mapped() {
   for (int peer = 0; peer < local_size(); ++peer) {
-    if (record(peer).mapped) return true;
+    if (record(peer).manner.mapped) return true;
   }
   return false;
 }
@@ -159,7 +191,7 @@ bool OpContext::any_mapped() {
 Way OpContext::begin_way(bool direct_is_legal) {
   bool direct = direct_is_legal && all_reachable();
   if (direct && any_mapped()) return way_ = Way::direct;
-  way_ = static_cast<Way>(record(0).way);
+  way_ = static_cast<Way>(record(0).manner.way);
   if (way_ == Way::direct && !direct) return way_ = unmeasured_way(way_bytes_);
   if (local() == 0) way_began_ = std::chrono::steady_clock::now();
   return way_;
@@ -167,7 +199,7 @@ Way OpContext::begin_way(bool direct_is_legal) {
 
 void OpContext::end_way() {
   if (!way_began_) return;
-  bool in_place = record(0).placement != static_cast<uint32_t>(Placement::apart);
+  bool in_place = record(0).manner.placement != static_cast<uint32_t>(Placement::apart);
   comm.ways.took(op.kind, in_place, way_bytes_, way_, std::chrono::steady_clock::now() - *way_began_);
 }
 

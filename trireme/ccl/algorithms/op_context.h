@@ -24,6 +24,8 @@ inline constexpr uint64_t kFirstChunk = 16;
 // Where a rank's results go: elsewhere, to where its inputs lie, or partly over them.
 enum class Placement : uint32_t { apart, same, mixed };
 
+inline Placement placement_of(const Block& send, const Block& recv) { return send.data == recv.data && send.bytes != 0 ? Placement::same : Placement::apart; }
+
 // Elements [begin, end) of a buffer.
 struct Range {
   size_t begin = 0, end = 0;
@@ -61,6 +63,7 @@ struct CommContext {
   const AlgorithmChoices choices = {};
   Scratch scratch;
   bool slots_used = false;
+  std::chrono::nanoseconds early_fill{};  // how long this rank took to fill its early slot, the last time
   // The tables of blocks that do not fit an inline slot. Two in turn, and kept: when an operation fails here, another rank may still be
   // reading.
   std::vector<View> large_tables[2] = {};
@@ -107,8 +110,14 @@ class OpContext {
   // Without a coroutine: whether this rank may announce itself, and whether all have.
   bool may_enter_now() { return comm.all_entered + 1 >= number || may_enter().ready(); }
   bool all_entered_now();
-  void announce(Block send, Block recv) { announce(send, recv, {}, send.data == recv.data && send.bytes != 0 ? Placement::same : Placement::apart); }
+  void announce(Block send, Block recv) { announce(send, recv, {}, placement_of(send, recv)); }
   void announce(Block send, Block recv, const std::vector<Block>& blocks, Placement placement = Placement::apart);
+  // The same, with `send` copied into this rank's early slot: who comes last finds everything there, and nobody waits for anybody afterwards. `slot_bytes`, the
+  // most that any rank sends, is the same on all of them. Leaves node().wake_sleepers() to the caller.
+  void show_early(Block send, Block recv, const std::vector<Block>& blocks, size_t slot_bytes);
+  // After check_records(): whether everybody's payload lies in its early slot. Then end_way() when this rank has read them.
+  bool begin_early(size_t slot_bytes);
+  const std::byte* early_payload(int local_peer) { return node().segment().early_slot(local_peer, number, way_bytes_); }
   // Throws Mismatch or PeerLost (for a rank that left) when the others did not come to the same operation.
   void check_records();
   void check_record(int local_peer);
@@ -124,7 +133,8 @@ class OpContext {
   Way begin_way(bool direct_is_legal = true);
   void end_way();
   Way way() const { return way_; }
-  bool results_around_caches() const { return way_ == Way::past || way_ == Way::around; }
+  // Where slots are filled around the caches, results that fit them have all of them: those go around only from `least_bytes` on.
+  bool results_around_caches(size_t least_bytes) const { return way_ == Way::past || (way_ == Way::around && way_bytes_ >= least_bytes); }
   // Block `rank` of a peer that announced one block per rank.
   View block_view(int local_peer, int block);
   // Into a peer's buffer; a large one in pieces, so that a failure elsewhere stops it soon.
@@ -145,6 +155,7 @@ class OpContext {
   std::optional<std::chrono::steady_clock::time_point> way_began_;  // on the rank that measures
   int entered_cursor_ = 0;  // local ranks before this one have entered
   Record& begin_record();
+  Record& describe_buffers(Block send, Block recv, const std::vector<Block>& blocks, Placement placement);
   void check_previous();
   void show(Record& record);
 };
@@ -162,5 +173,9 @@ Task alltoall(OpContext& run);
 Task reduce_scatter(OpContext& run);
 Task gather(OpContext& run);
 Task scatter(OpContext& run);
+// From when everybody of this host has announced itself and the records were checked; the latter two where there is no other host.
+Task allreduce_announced(OpContext& run);
+Task allgather_announced(OpContext& run);
+Task reduce_scatter_announced(OpContext& run);
 
 }  // namespace trireme::ccl

@@ -23,7 +23,7 @@ void reduce_range_directly(OpContext& run, const Reducer& reducer, Range range, 
   size_t tile_bytes = std::max<size_t>(16 * 1024, std::min(Scratch::kTileBytes, 4 * Scratch::kTileBytes / ranks));
   std::byte* tiles = run.comm.scratch.tiles(ranks, tile_bytes);
   size_t step = tile_bytes / element;
-  bool streaming = range.count() * out_element >= kStreamingBytes;
+  Access access = range.count() * out_element >= kStreamingBytes ? Access::streaming : Access::cached;
   std::vector<const void*> sources(ranks);
   for (size_t begin = range.begin; begin < range.end; begin += step) {
     size_t count = std::min(step, range.end - begin);
@@ -32,7 +32,7 @@ void reduce_range_directly(OpContext& run, const Reducer& reducer, Range range, 
                           ? static_cast<const std::byte*>(run.op.send_buffer) + begin * element
                           : run.memory().fetch(peer, run.record(peer).send, begin * element, count * element, tiles + peer * tile_bytes);
     }
-    reducer.reduce(sources, dst + (begin - range.begin) * out_element, count, stage, streaming);
+    reducer.reduce(sources, dst + (begin - range.begin) * out_element, count, stage, access);
   }
 }
 
@@ -96,7 +96,7 @@ Task reduce_ranges_staged(OpContext& run, const Reducer& reducer, const std::vec
     size_t bytes = range.count() * element;
     return offset < bytes ? std::min(room, bytes - offset) : 0;
   };
-  bool streaming = stage == Stage::whole && run.results_around_caches();
+  Access access = stage == Stage::whole ? access_to_slots(run, input + ranges[mine].begin * element, dst) : Access::cached;
   std::vector<const void*> sources(static_cast<size_t>(run.local_size()));
   co_await through_slots(
       run, -1, largest, ranges.size(), Flow::exchange, first, last,
@@ -111,7 +111,7 @@ Task reduce_ranges_staged(OpContext& run, const Reducer& reducer, const std::vec
         for (int peer = 0; peer < run.local_size(); ++peer) {
           sources[peer] = peer == run.local() ? input + ranges[mine].begin * element + offset : slot_of(peer) + mine * room;
         }
-        reducer.reduce(sources, dst + offset / element * out_element, bytes / element, stage, streaming);
+        reducer.reduce(sources, dst + offset / element * out_element, bytes / element, stage, access);
       });
 }
 

@@ -128,25 +128,11 @@ bool result_over_inputs(OpContext& run, Range mine) {
 }
 
 Task reduce_scatter_in_host(OpContext& run) {
-  std::vector<Range> ranges = ranges_of(run);
-  Range mine = ranges[run.rank()];
-  Reducer reducer = run.reducer();
-  bool aside = result_over_inputs(run, mine);
-  size_t my_bytes = mine.count() * run.element_bytes();
-  std::byte* result = aside ? run.comm.scratch.partial(my_bytes + 1) : static_cast<std::byte*>(run.op.recv_buffer);
   co_await run.may_enter();
   run.announce({const_cast<void*>(run.op.send_buffer), total_bytes(run)}, {});
   co_await run.all_reached(kEntered);
   run.check_records();
-  if (run.begin_way() == Way::direct) {
-    reduce_range_directly(run, reducer, mine, result, Stage::whole);
-    run.reach(kDone);
-    co_await run.all_reached(kDone);
-  } else {
-    co_await reduce_ranges_staged(run, reducer, ranges, result, Stage::whole, kFirstChunk, Last::yes);
-  }
-  run.end_way();
-  if (aside && my_bytes != 0) std::memcpy(run.op.recv_buffer, result, my_bytes);
+  co_await reduce_scatter_announced(run);
 }
 
 // Several hosts. The block of rank d is summed over each host by the rank of that host that stands where d stands in its own (modulo), sent to d,
@@ -213,6 +199,24 @@ Task reduce_scatter_between_hosts(OpContext& run) {
 }
 
 }  // namespace
+
+Task reduce_scatter_announced(OpContext& run) {
+  std::vector<Range> ranges = ranges_of(run);
+  Range mine = ranges[run.rank()];
+  Reducer reducer = run.reducer();
+  bool aside = result_over_inputs(run, mine);
+  size_t my_bytes = mine.count() * run.element_bytes();
+  std::byte* result = aside ? run.comm.scratch.partial(my_bytes + 1) : static_cast<std::byte*>(run.op.recv_buffer);
+  if (run.begin_way() == Way::direct) {
+    reduce_range_directly(run, reducer, mine, result, Stage::whole);
+    run.reach(kDone);
+    co_await run.all_reached(kDone);
+  } else {
+    co_await reduce_ranges_staged(run, reducer, ranges, result, Stage::whole, kFirstChunk, Last::yes);
+  }
+  run.end_way();
+  if (aside && my_bytes != 0) std::memcpy(run.op.recv_buffer, result, my_bytes);
+}
 
 Task reduce_scatter(OpContext& run) {
   if (run.size() == 1) return reduce_alone(run, run.op.recv_counts[0]);

@@ -37,10 +37,16 @@ inline void copy_to_slot(OpContext& run, std::byte* slot, const std::byte* from,
   else copy_in_registers(slot, from, bytes);
 }
 
+// For a reduction out of slots into `result`, of which `input` is one of the sources. What is in the cache already is not sent around it.
+inline Access access_to_slots(const OpContext& run, const void* input, const void* result) {
+  if (run.results_around_caches(kFarBeyondCaches) && input != result) return Access::streaming;
+  return run.way() == Way::around ? Access::interleaved : Access::cached;
+}
+
 // To where the caller wants it.
 inline void copy_result(OpContext& run, void* to, const void* from, size_t bytes) {
   if (bytes == 0 || to == from) return;
-  if (run.results_around_caches()) copy_around_caches(to, from, bytes);
+  if (run.results_around_caches(2 * kCopyAroundCache)) copy_around_caches(to, from, bytes);
   else copy_in_registers(to, from, bytes);
 }
 

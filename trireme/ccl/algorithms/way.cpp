@@ -10,7 +10,7 @@ namespace {
 
 // A way shows what it takes only after it has been used for a while: slots, once all of their memory has been used. The first half of a trial does not count.
 constexpr size_t kTrialBytes = 4 << 20;
-constexpr uint32_t kLeastTrialCalls = 2, kMostTrialCalls = 32;
+constexpr uint32_t kLeastTrialCalls = 2, kMostTrialCalls = 256;
 // A way that takes r times as long as the best is tried again after r times so many trials' calls: soon when it has just been the best, which may have been a
 // mistake, and ever later, up to a limit, when it has not become the best.
 constexpr uint32_t kSoonAgain = 8, kFirstAgain = 16, kLateAgain = 64;
@@ -18,6 +18,8 @@ constexpr uint32_t kSoonAgain = 8, kFirstAgain = 16, kLateAgain = 64;
 constexpr double kMostSlower = 8;
 // Calls that take long need not be many before they count.
 constexpr std::chrono::milliseconds kLongTime{10};
+// Outside of trials, one call of so many has to be timed.
+constexpr uint32_t kTimedCalls = 4;
 // Another way has to be that much faster than the one in use.
 constexpr double kFaster = 1.05;
 
@@ -47,6 +49,7 @@ Way WayChooser::choose(OpKind kind, bool in_place, size_t bytes, bool direct_is_
   auto possible = [&](int way) { return way >= first && (static_cast<Way>(way) != Way::past || bytes >= kPastCachesBytes); };
   Row& row = row_of(kind, in_place, bytes);
   ++row.calls;
+  wants_time_ = true;
   if (row.trial_calls != 0 && possible(row.trial)) return static_cast<Way>(row.trial);
   int best = possible(row.best) ? row.best : first;
   for (int way = 0; way < kWays; ++way) {
@@ -61,6 +64,7 @@ Way WayChooser::choose(OpKind kind, bool in_place, size_t bytes, bool direct_is_
     const double slower = std::clamp(row.ways[way].cost / row.ways[best].cost, 1.0, kMostSlower);
     if (row.calls - row.ways[way].last >= slower * row.ways[way].again * trial_calls(bytes)) return begin_trial(row, way, bytes);
   }
+  wants_time_ = row.calls % kTimedCalls == 0;
   return static_cast<Way>(best);
 }
 
@@ -80,7 +84,7 @@ void WayChooser::took(OpKind kind, bool in_place, size_t bytes, Way way, std::ch
   Estimate& estimate = row.ways[static_cast<int>(way)];
   estimate.last = row.calls;
   const bool trial = row.trial_calls != 0 && row.trial == static_cast<int>(way);
-  if (trial && --row.trial_calls >= trial_calls(bytes) / 2) return;
+  if (trial && --row.trial_calls >= std::min(trial_calls(bytes) / 2, kMostCounted)) return;
   estimate.recent[estimate.count++] = std::max(1.0, 1e3 * static_cast<double>(time.count())) / static_cast<double>(std::max<size_t>(bytes, 1));
   estimate.time += time;
   const bool enough = estimate.count == kMostCounted || (estimate.count >= 2 && estimate.time >= kLongTime);

@@ -5,6 +5,7 @@
 // is measured, on the operations themselves; see docs/decisions/2026-11-17-the-way-is-measured.md.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -41,6 +42,13 @@ class WayChooser {
 
   // For the next operation of that kind and size. Trials of what is not the best take about a twentieth of the time.
   Way choose(OpKind kind, bool in_place, size_t bytes, bool direct_is_possible);
+  // For the other ranks: what the first one said the last time, of operations that they begin before they can read what it says this time.
+  Way told(OpKind kind, size_t bytes) { return static_cast<Way>(std::max(row_of(kind, false, bytes).best, static_cast<int>(Way::slots))); }
+  void tell(OpKind kind, size_t bytes, Way way) { row_of(kind, false, bytes).best = static_cast<int>(way); }
+  // Whether operations may begin with a copy; not where everything is to be direct.
+  bool may_go_early() const { return only_ != Way::direct; }
+  // Whether took() wants to hear of the operation that was chosen for last: of short ones, for which looking at the clock is not free, not always.
+  bool wants_time() const { return wants_time_; }
   // What choose() said for that operation has taken so long.
   void took(OpKind kind, bool in_place, size_t bytes, Way way, std::chrono::nanoseconds time);
 
@@ -68,6 +76,7 @@ class WayChooser {
 
   std::optional<Way> only_;
   bool measures_;
+  bool wants_time_ = false;
   std::map<std::tuple<OpKind, bool, int>, Row> rows_;
 };
 

@@ -13,8 +13,8 @@ namespace {
 
 class Collectives : public OnWorlds {};
 
-// Around the inline limit, the tile, the eager limits, odd and empty.
-const std::vector<size_t> kCounts = {0, 1, 3, 1000, kInlineBytes / 4, kInlineBytes / 4 + 1, 40001, 300007};
+// Around the inline limit, the early limit on two ranks, the tile, the eager limits, odd and empty.
+const std::vector<size_t> kCounts = {0, 1, 3, 1000, kInlineBytes / 4, kInlineBytes / 4 + 1, 40001, kEarlyBytes / 4, kEarlyBytes / 4 + 1, 300007};
 
 // An input that differs by rank and element and sums exactly in float.
 float value(int rank, size_t i) { return static_cast<float>((rank + 1) * 3 + static_cast<int>(i % 101)); }

@@ -181,14 +181,13 @@ bool CommunicatorState::run_at_once(Operation& op, RequestPtr& request) {
     if (round >= kRoundsWithoutPause) pause();
   }
   node_->wake_sleepers();
-  if (!run.all_entered_now()) {
+  if (!run.all_entered_now() || !finish_inline(run)) {
     request = make_request(op);
     request->announced_as = last_number_;
     collectives_.push_front(request);
     start_next_collective();
     return false;
   }
-  finish_inline(run);
   return true;
 }
 

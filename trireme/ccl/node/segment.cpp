@@ -36,6 +36,7 @@ SegmentLayout::SegmentLayout(int rank_count, size_t staging)
   inline_slot = place(2 * ranks * kInlineBytes, kPage);
   ring_control = place(ranks * ranks * sizeof(RingControl), kApart);
   this->staging = place(ranks * staging_bytes, kPage);
+  early = place(ranks * kEarlyAreaBytes, kPage);
   ring = place(ranks * ranks * kRingBytes, kPage);
   bytes = round_up(at, kPage);
 }

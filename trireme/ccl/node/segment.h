@@ -22,6 +22,10 @@ inline constexpr size_t kApart = 128;
 inline constexpr size_t kInlineBytes = 8192;
 inline constexpr size_t kTinyBytes = 32;
 inline constexpr size_t kRingBytes = 64 * 1024;
+// Messages up to this size may lie in shared memory before the ranks meet. The memory for them is used in turn, and is larger than a second-level
+// cache for the reason that slots are: see docs/decisions/2026-11-17-the-way-is-measured.md.
+inline constexpr size_t kEarlyBytes = 256 * 1024;
+inline constexpr size_t kEarlyAreaBytes = 2 << 20;
 
 // How a peer reaches a buffer: an address in the owner's memory, or an offset in a region that others can map.
 struct View {
@@ -35,16 +39,22 @@ struct View {
 struct alignas(kApart) Record {
   std::atomic<uint64_t> number;  // of the operation, written last; another one means that the rank has left
   Signature signature;
-  std::byte tiny[32];  // a payload that fits here
+  struct Manner {
+    uint32_t placement;  // a Placement
+    uint32_t inlined;    // what it sends lies in its inline slot, or in its early one
+    uint32_t reachable;  // peers may read and write this rank's buffers directly
+    uint32_t mapped;     // some of them through plain pointers
+    uint32_t way;        // of the host's first rank: the Way that it has chosen for all; of the others: the one by which an early slot was filled
+  };
+  union {
+    std::byte tiny[kTinyBytes];  // a payload that fits here
+    Manner manner;               // of all other operations
+  };
   View send;
   View recv;
-  View blocks;         // an array of Views, one per rank of the communicator, where the operation has one block per rank
-  uint32_t placement;  // a Placement
-  uint32_t inlined;    // what it sends lies in its inline slot
-  uint32_t reachable;  // peers may read and write this rank's buffers directly
-  uint32_t mapped;     // some of them through plain pointers
-  uint32_t way;        // of the host's first rank: the Way that it has chosen for all
+  View blocks;  // an array of Views, one per rank of the communicator, where the operation has one block per rank
 };
+static_assert(offsetof(Record, send) == kCacheLine);
 
 // A rank's line that others poll. Written by its owner alone.
 struct alignas(kApart) ProgressLine {
@@ -92,7 +102,7 @@ struct SegmentLayout {
   SegmentLayout() = default;
   SegmentLayout(int ranks, size_t staging_bytes);
   size_t ranks = 0, staging_bytes = 0, bytes = 0;
-  size_t progress = 0, sleep = 0, touching = 0, record = 0, inline_slot = 0, ring_control = 0, staging = 0, ring = 0;
+  size_t progress = 0, sleep = 0, touching = 0, record = 0, inline_slot = 0, ring_control = 0, staging = 0, early = 0, ring = 0;
 };
 
 // Owns the mapping. Immutable after construction; the memory it maps is shared by design.
@@ -121,6 +131,12 @@ class Segment {
   Record& record(int rank, uint64_t number) const { return at<Record>(layout_.record)[turn(rank, number)]; }
   std::byte* inline_slot(int rank, uint64_t number) const {
     return at<std::byte>(layout_.inline_slot) + turn(rank, number) * kInlineBytes;
+  }
+  // Of `bytes`, at most kEarlyBytes. What two operations in a row use never overlaps, whatever the size of each: one lies in each half of the area.
+  std::byte* early_slot(int rank, uint64_t number, size_t bytes) const {
+    constexpr size_t kHalf = kEarlyAreaBytes / 2;
+    const size_t room = (bytes + kApart - 1) / kApart * kApart;
+    return at<std::byte>(layout_.early) + static_cast<size_t>(rank) * kEarlyAreaBytes + (number & 1) * kHalf + (number / 2) % (kHalf / room) * room;
   }
   std::byte* staging(int rank) const { return at<std::byte>(layout_.staging) + static_cast<size_t>(rank) * staging_bytes(); }
   // Has the kernel provide all of the staging memory now, so that transfers do not meet page by page what was never touched. A hint.

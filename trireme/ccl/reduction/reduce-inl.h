@@ -171,8 +171,8 @@ class Kernel {
         count_(call.count),
         divisor_(call.divisor) {}
 
-  void run(bool streaming) const {
-    size_t done = streaming ? run_streaming() : 0;
+  void run(Access access) const {
+    size_t done = access == Access::streaming ? run_streaming() : access == Access::interleaved ? run_interleaved() : 0;
     done = blocks<Cached>(done);
     for (; done + kElements <= count_; done += kElements) one_vector(done);
     if (done < count_) part_of_vector(done, count_ - done);
@@ -200,33 +200,45 @@ class Kernel {
     return In::unpack(x);
   }
 
+  template <class Store>
+  TRIREME_INLINE void one_block(size_t begin) const {
+    const char* from = source(0, begin);
+    Registers a = load(from), b = load(from + kInVector), c = load(from + 2 * kInVector), d = load(from + 3 * kInVector);
+    for (size_t s = 1; s < source_count_; ++s) {
+      from = source(s, begin);
+      a = combine<Op>(a, load(from));
+      b = combine<Op>(b, load(from + kInVector));
+      c = combine<Op>(c, load(from + 2 * kInVector));
+      d = combine<Op>(d, load(from + 3 * kInVector));
+    }
+    if (const int divisor = divisor_; divisor != 0) {
+      a = divided(a, divisor);
+      b = divided(b, divisor);
+      c = divided(c, divisor);
+      d = divided(d, divisor);
+    }
+    char* to = dst_ + begin * kOutElement;
+    Store::store(Out::pack(a), to);
+    Store::store(Out::pack(b), to + kOutVector);
+    Store::store(Out::pack(c), to + 2 * kOutVector);
+    Store::store(Out::pack(d), to + 3 * kOutVector);
+  }
+
   // Whole blocks from element `done` on; returns where it stopped.
   template <class Store>
   TRIREME_INLINE size_t blocks(size_t done) const {
-    const int divisor = divisor_;
-    for (; done + kBlock <= count_; done += kBlock) {
-      const char* from = source(0, done);
-      Registers a = load(from), b = load(from + kInVector), c = load(from + 2 * kInVector), d = load(from + 3 * kInVector);
-      for (size_t s = 1; s < source_count_; ++s) {
-        from = source(s, done);
-        a = combine<Op>(a, load(from));
-        b = combine<Op>(b, load(from + kInVector));
-        c = combine<Op>(c, load(from + 2 * kInVector));
-        d = combine<Op>(d, load(from + 3 * kInVector));
-      }
-      if (divisor != 0) {
-        a = divided(a, divisor);
-        b = divided(b, divisor);
-        c = divided(c, divisor);
-        d = divided(d, divisor);
-      }
-      char* to = dst_ + done * kOutElement;
-      Store::store(Out::pack(a), to);
-      Store::store(Out::pack(b), to + kOutVector);
-      Store::store(Out::pack(c), to + 2 * kOutVector);
-      Store::store(Out::pack(d), to + 3 * kOutVector);
-    }
+    for (; done + kBlock <= count_; done += kBlock) one_block<Store>(done);
     return done;
+  }
+
+  // Four parts of whole blocks, a block of each in turn.
+  size_t run_interleaved() const {
+    constexpr size_t kParts = 4;
+    const size_t part = count_ / kParts / kBlock * kBlock;
+    for (size_t done = 0; done < part; done += kBlock) {
+      for (size_t i = 0; i < kParts; ++i) one_block<Cached>(i * part + done);
+    }
+    return kParts * part;
   }
 
   // Streaming stores need an aligned address; whole cache lines also leave the core in one piece. A dst that is not even
@@ -275,7 +287,7 @@ class Kernel {
 
 template <class In, class Out, class Op>
 void run(const ReduceCall& call) {
-  Kernel<In, Out, Op>(call).run(call.streaming);
+  Kernel<In, Out, Op>(call).run(call.access);
 }
 
 template <class In, class Out>

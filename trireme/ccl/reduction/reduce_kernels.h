@@ -19,7 +19,7 @@ struct ReduceCall {
   void* dst;
   size_t count;
   int divisor;  // floating point: the result is divided by it before it is rounded; 0: it is not
-  bool streaming;
+  Access access;
 };
 
 void reduce_scalar(const ReduceCall& call);

@@ -98,7 +98,7 @@ void average_integers(const ReduceCall& whole) {
     call.sources = sources.get();
     call.dst = static_cast<char*>(whole.dst) + done * element;
     call.count = std::min(piece, whole.count - done);
-    call.streaming = false;
+    call.access = Access::cached;
     run_kernel(call);
     divide(whole.type, static_cast<char*>(call.dst), call.count, whole.divisor);
   }
@@ -138,12 +138,12 @@ size_t Reducer::accumulator_bytes() const {
   return is_half(type_) && op_ != Reduction::custom ? sizeof(float) : size_of(type_);
 }
 
-void Reducer::reduce(std::span<const void* const> sources, void* dst, size_t count, Stage stage, bool streaming) const {
+void Reducer::reduce(std::span<const void* const> sources, void* dst, size_t count, Stage stage, Access access) const {
   TRIREME_ENFORCE(!sources.empty(), "a reduction of no sources");
   if (count == 0) return;
   if (op_ == Reduction::custom) return reduce_custom(custom_, type_, sources, dst, count);
   int divisor = op_ == Reduction::avg && is_final(stage) ? ranks_ : 0;
-  ReduceCall call{type_, op_, stage, sources.data(), sources.size(), dst, count, divisor, streaming};
+  ReduceCall call{type_, op_, stage, sources.data(), sources.size(), dst, count, divisor, access};
   if (divisor != 0 && !is_floating(type_)) return average_integers(call);
   run_kernel(call);
 }

@@ -26,6 +26,13 @@ enum class Stage {
 };
 
 // Value type; copies are cheap. Threads may share it. Never blocks.
+// Where the data is, and goes.
+enum class Access {
+  cached,
+  streaming,    // results go around the caches: for those far larger than them
+  interleaved,  // sources lie in memory: four parts are read in turn, because processors prefetch within a page, and so fetch from four at once
+};
+
 class Reducer {
  public:
   // `ranks` is what avg divides by. Throws InvalidArgument for a pair that has no meaning (bitwise on floating point),
@@ -38,9 +45,9 @@ class Reducer {
   size_t accumulator_bytes() const;  // 4 for bf16 and fp16, else (and for custom) as stored
 
   // dst may be one of the sources (exactly, not shifted, and not in Stage::first); the sources may not be empty.
-  // No alignment is needed. `streaming` writes around the cache: for results far larger than it.
+  // No alignment is needed.
   void reduce(std::span<const void* const> sources, void* dst, size_t count, Stage stage = Stage::whole,
-              bool streaming = false) const;
+              Access access = Access::cached) const;
 
  private:
   DataType type_;

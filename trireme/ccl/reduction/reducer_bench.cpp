@@ -17,7 +17,7 @@ struct Case {
   Reduction op;
   size_t sources;
   size_t bytes;
-  bool streaming;
+  Access access;
 };
 
 class Buffers {
@@ -53,12 +53,12 @@ void run(benchmark::State& state, Case c, cpu::Isa level) {
   for (size_t i = 0; i < c.sources; ++i) sources.push_back(buffers[i]);
 
   Reducer reducer(c.type, c.op, static_cast<int>(c.sources));
-  reducer.reduce(sources, dst, count, Stage::whole, c.streaming);
+  reducer.reduce(sources, dst, count, Stage::whole, c.access);
   reduce_reference(c.type, c.op, static_cast<int>(c.sources), sources, expected, count, Stage::whole);
   if (std::memcmp(dst, expected, c.bytes) != 0) return state.SkipWithError("the result differs from the reference");
 
   for (auto _ : state) {
-    reducer.reduce(sources, dst, count, Stage::whole, c.streaming);
+    reducer.reduce(sources, dst, count, Stage::whole, c.access);
     benchmark::ClobberMemory();
   }
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * (c.sources + 1) * c.bytes));
@@ -67,7 +67,7 @@ void run(benchmark::State& state, Case c, cpu::Isa level) {
 void register_case(const Case& c) {
   for (cpu::Isa level : cpu::isa_levels()) {
     std::string name = std::string(name_of(c.type)) + "/" + std::string(name_of(c.op)) + "/" + std::to_string(c.sources) +
-                       "_sources/" + std::to_string(c.bytes >> 10) + "KiB" + (c.streaming ? "/streaming/" : "/") +
+                       "_sources/" + std::to_string(c.bytes >> 10) + "KiB" + (c.access == Access::streaming ? "/streaming/" : "/") +
                        std::string(cpu::name_of(level));
     benchmark::RegisterBenchmark(name.c_str(), [c, level](benchmark::State& state) { run(state, c, level); });
   }
@@ -76,13 +76,13 @@ void register_case(const Case& c) {
 // In the second-level cache, where the node's tiles are, and in memory.
 const bool registered = [] {
   for (DataType type : {DataType::float32, DataType::bfloat16, DataType::float16}) {
-    for (size_t sources : {2, 8}) register_case({type, Reduction::sum, sources, 128 << 10, false});
-    for (bool streaming : {false, true}) register_case({type, Reduction::sum, 2, 64 << 20, streaming});
-    register_case({type, Reduction::avg, 2, 128 << 10, false});
-    register_case({type, Reduction::max, 2, 128 << 10, false});
+    for (size_t sources : {2, 8}) register_case({type, Reduction::sum, sources, 128 << 10, Access::cached});
+    for (Access access : {Access::cached, Access::streaming}) register_case({type, Reduction::sum, 2, 64 << 20, access});
+    register_case({type, Reduction::avg, 2, 128 << 10, Access::cached});
+    register_case({type, Reduction::max, 2, 128 << 10, Access::cached});
   }
   for (DataType type : {DataType::int8, DataType::int32, DataType::int64, DataType::boolean})
-    register_case({type, Reduction::sum, 2, 128 << 10, false});
+    register_case({type, Reduction::sum, 2, 128 << 10, Access::cached});
   return true;
 }();
 

@@ -170,7 +170,7 @@ TEST_P(ReducerTest, EqualsReference) {
   }
 }
 
-// Several blocks, any alignment of sources and result, with and without streaming stores.
+// Several blocks, any alignment of sources and result, in every way of access.
 TEST_P(ReducerTest, UnalignedAndStreaming) {
   const DataType type = GetParam();
   constexpr size_t kCount = 1021;
@@ -182,9 +182,9 @@ TEST_P(ReducerTest, UnalignedAndStreaming) {
         Bytes expected = reference(type, op, 3, sources.pointers, kCount, stage);
         for (cpu::Isa level : cpu::isa_levels()) {
           cpu::ScopedIsa scope(level);
-          for (bool streaming : {false, true}) {
+          for (Access access : {Access::cached, Access::streaming, Access::interleaved}) {
             Bytes actual(offset + kCount * size_of(out) + 64, kUntouched);
-            Reducer(type, op, 3).reduce(sources.pointers, actual.data() + offset, kCount, stage, streaming);
+            Reducer(type, op, 3).reduce(sources.pointers, actual.data() + offset, kCount, stage, access);
             expect_same(out, actual.data() + offset, expected, kCount, describe(level, type, op, stage, 3, kCount));
             for (size_t i = 0; i < 64; ++i) ASSERT_EQ(actual[actual.size() - 1 - i], kUntouched);
             for (size_t i = 0; i < offset; ++i) ASSERT_EQ(actual[i], kUntouched);
@@ -200,14 +200,14 @@ TEST_P(ReducerTest, ResultMayBeAnyOneSource) {
   const DataType type = GetParam();
   for (size_t n = 1; n <= kMaxSources; ++n) {
     for (size_t alias = 0; alias < n; ++alias) {
-      for (size_t count : {1, 31, 3000}) {
+      for (size_t count : {1, 31, 2999, 3000}) {
         for (Reduction op : reductions_of(type)) {
           for (cpu::Isa level : cpu::isa_levels()) {
             cpu::ScopedIsa scope(level);
             Sources sources(type, n, count);
             Bytes expected = reference(type, op, static_cast<int>(n), sources.pointers, count, Stage::whole);
             unsigned char* dst = sources.memory[alias].data();
-            Reducer(type, op, static_cast<int>(n)).reduce(sources.pointers, dst, count, Stage::whole, count == 3000);
+            Reducer(type, op, static_cast<int>(n)).reduce(sources.pointers, dst, count, Stage::whole, count == 3000 ? Access::streaming : Access::interleaved);
             expect_same(type, dst, expected, count, describe(level, type, op, Stage::whole, n, count));
             if (HasFatalFailure()) return;
           }
@@ -232,7 +232,8 @@ TEST_P(ReducerTest, PiecesEqualTheWhole) {
       size_t count = std::min<size_t>(1 + random() % 150, kCount - begin);
       std::vector<const void*> part;
       for (auto& bytes : sources.memory) part.push_back(bytes.data() + begin * element);
-      reducer.reduce(part, pieces.data() + begin * element, count, Stage::whole, random() % 2 == 0);
+      constexpr Access kAll[] = {Access::cached, Access::streaming, Access::interleaved};
+      reducer.reduce(part, pieces.data() + begin * element, count, Stage::whole, kAll[random() % 3]);
       begin += count;
     }
     EXPECT_EQ(whole, pieces) << name_of(op);
