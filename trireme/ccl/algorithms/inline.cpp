@@ -30,7 +30,7 @@ size_t largest_payload(const Operation& op) {
 
 // Every rank reads what all others send, so that many ranks gain less from it than from sharing the work.
 bool fits_early(const CommContext& comm, size_t bytes) {
-  return comm.ways.may_go_early() && bytes * static_cast<size_t>(comm.topology.size() - 1) <= kEarlyBytes;
+  return bytes > kEarlyLeast && comm.ways.may_go_early() && bytes * static_cast<size_t>(comm.topology.size() - 1) <= kEarlyBytes;
 }
 
 void show_early(OpContext& run, size_t slot_bytes) {
@@ -82,14 +82,14 @@ bool fits_inline(const CommContext& comm, const Operation& op) {
 
 void show_payload(OpContext& run) {
   size_t largest = largest_payload(run.op);
-  if (largest > kInlineBytes) show_early(run, largest);
+  if (fits_early(run.comm, largest)) show_early(run, largest);
   else run.show_inline(run.op.send_buffer, payload_bytes(run.op));
 }
 
 bool finish_inline(OpContext& run) {
   run.check_records();
   const size_t largest = largest_payload(run.op);
-  const bool early = largest > kInlineBytes;
+  const bool early = fits_early(run.comm, largest);
   if (early && !run.begin_early(largest)) return false;
   switch (run.op.kind) {
     case OpKind::allreduce: reduce_payloads(run, early, 0, run.op.count); break;

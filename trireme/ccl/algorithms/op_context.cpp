@@ -63,12 +63,11 @@ const std::byte* OpContext::payload_of(int local_peer, size_t payload_bytes) {
   return payload_bytes <= kTinyBytes ? record(local_peer).tiny : node().segment().inline_slot(local_peer, number);
 }
 
-bool OpContext::all_entered_now() {
+bool OpContext::all_entered_now(bool also_gone) {
   const Segment& segment = node().segment();
   for (; entered_cursor_ < local_size(); ++entered_cursor_) {
-    // A peer that is here shows its record; one that is gone, only its progress.
     if (segment.record(entered_cursor_, number).number.load(std::memory_order_acquire) == number) continue;
-    if (node().progress_of(entered_cursor_) < value(kEntered)) return false;
+    if (!also_gone || node().progress_of(entered_cursor_) < value(kEntered)) return false;
   }
   comm.all_entered = number;
   return true;
@@ -129,7 +128,8 @@ void OpContext::show_early(Block send, Block recv, const std::vector<Block>& blo
   way_bytes_ = slot_bytes;
   way_ = local() == 0 ? comm.ways.choose(op.kind, placement != Placement::apart, slot_bytes, false) : comm.ways.told(op.kind, slot_bytes);
   record.manner.way = static_cast<uint32_t>(way_);
-  if (!record.manner.mapped) {
+  if (!record.manner.mapped || slot_bytes <= kInlineBytes) {
+    if (!std::exchange(comm.early_used, true)) node().segment().populate_early(local());
     const bool timed = local() == 0 && comm.ways.wants_time();
     auto now = [timed] { return timed ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point(); };
     const auto began = now();

@@ -62,7 +62,7 @@ struct CommContext {
   WayChooser ways;
   const AlgorithmChoices choices = {};
   Scratch scratch;
-  bool slots_used = false;
+  bool slots_used = false, early_used = false;
   std::chrono::nanoseconds early_fill{};  // how long this rank took to fill its early slot, the last time
   // The tables of blocks that do not fit an inline slot. Two in turn, and kept: when an operation fails here, another rank may still be
   // reading.
@@ -109,7 +109,8 @@ class OpContext {
   const std::byte* payload_of(int local_peer, size_t payload_bytes);
   // Without a coroutine: whether this rank may announce itself, and whether all have.
   bool may_enter_now() { return comm.all_entered + 1 >= number || may_enter().ready(); }
-  bool all_entered_now();
+  // A rank that is gone shows only its progress, which is not looked at unless `also_gone`: a line that nobody reads costs its owner less to write.
+  bool all_entered_now(bool also_gone);
   void announce(Block send, Block recv) { announce(send, recv, {}, placement_of(send, recv)); }
   void announce(Block send, Block recv, const std::vector<Block>& blocks, Placement placement = Placement::apart);
   // The same, with `send` copied into this rank's early slot: who comes last finds everything there, and nobody waits for anybody afterwards. `slot_bytes`, the

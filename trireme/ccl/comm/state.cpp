@@ -177,11 +177,11 @@ bool CommunicatorState::run_at_once(Operation& op, RequestPtr& request) {
   ++last_number_;
   show_payload(run);
   // A peer that is on its way is here before a pause would be over: 140 cycles on recent processors.
-  for (int round = 0; round < at_once_rounds_ && !run.all_entered_now(); ++round) {
+  for (int round = 0; round < at_once_rounds_ && !run.all_entered_now(false); ++round) {
     if (round >= kRoundsWithoutPause) pause();
   }
   node_->wake_sleepers();
-  if (!run.all_entered_now() || !finish_inline(run)) {
+  if (!run.all_entered_now(true) || !finish_inline(run)) {
     request = make_request(op);
     request->announced_as = last_number_;
     collectives_.push_front(request);

@@ -69,11 +69,18 @@ Segment Segment::open(UniqueFd fd, int ranks, size_t staging_bytes) {
   return segment;
 }
 
-void Segment::populate_staging() const {
+namespace {
+
+void populate(void* memory, size_t bytes) {
 #ifdef MADV_POPULATE_WRITE
-  madvise(staging(0), layout_.ranks * layout_.staging_bytes, MADV_POPULATE_WRITE);
+  madvise(memory, bytes, MADV_POPULATE_WRITE);
 #endif
 }
+
+}  // namespace
+
+void Segment::populate_staging() const { populate(staging(0), layout_.ranks * layout_.staging_bytes); }
+void Segment::populate_early(int rank) const { populate(early_area(rank), kEarlyAreaBytes); }
 
 void Segment::map(int fd, bool in_process) {
   int flags = in_process ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
