@@ -121,14 +121,17 @@ void OpContext::announce(Block send, Block recv, const std::vector<Block>& block
   node().wake_sleepers();
 }
 
-// Buffers that are mapped need no copy: their ranks only announce them, and all go on as if everybody had.
+// Large buffers that are mapped need no copy: their ranks only announce them, and all go on as if everybody had. Of small ones nobody needs to know
+// where they lie.
 void OpContext::show_early(Block send, Block recv, const std::vector<Block>& blocks, size_t slot_bytes) {
-  Placement placement = placement_of(send, recv);
-  Record& record = describe_buffers(send, recv, blocks, placement);
+  const bool always_copied = slot_bytes <= kInlineBytes;
+  const Placement placement = placement_of(send, recv);
+  Record& record = always_copied ? begin_record() : describe_buffers(send, recv, blocks, placement);
+  if (always_copied) record.manner = {static_cast<uint32_t>(placement), 1, 1, 0, 0};
   way_bytes_ = slot_bytes;
   way_ = local() == 0 ? comm.ways.choose(op.kind, placement != Placement::apart, slot_bytes, false) : comm.ways.told(op.kind, slot_bytes);
   record.manner.way = static_cast<uint32_t>(way_);
-  if (!record.manner.mapped || slot_bytes <= kInlineBytes) {
+  if (!record.manner.mapped) {
     if (!std::exchange(comm.early_used, true)) node().segment().populate_early(local());
     const bool timed = local() == 0 && comm.ways.wants_time();
     auto now = [timed] { return timed ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point(); };

@@ -1,7 +1,6 @@
 #include "trireme/ccl/algorithms/way.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "trireme/base/env.h"
 
@@ -39,7 +38,10 @@ void WayChooser::Estimate::settle() {
 }
 
 WayChooser::Row& WayChooser::row_of(OpKind kind, bool in_place, size_t bytes) {
-  return rows_[{kind, in_place, std::bit_width(std::min(bytes, kFarBeyondCaches))}];
+  const auto size = static_cast<size_t>(std::bit_width(std::min(bytes, kFarBeyondCaches)));
+  std::unique_ptr<Row>& row = rows_[(static_cast<size_t>(kind) * 2 + (in_place ? 1 : 0)) * kSizes + size];
+  if (!row) row = std::make_unique<Row>();
+  return *row;
 }
 
 Way WayChooser::choose(OpKind kind, bool in_place, size_t bytes, bool direct_is_possible) {

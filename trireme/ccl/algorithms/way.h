@@ -7,11 +7,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <chrono>
 #include <cstdint>
-#include <map>
+#include <memory>
 #include <optional>
-#include <tuple>
 
 #include "trireme/ccl/operation.h"
 
@@ -77,7 +77,9 @@ class WayChooser {
   std::optional<Way> only_;
   bool measures_;
   bool wants_time_ = false;
-  std::map<std::tuple<OpKind, bool, int>, Row> rows_;
+  // By kind, placement and size; small operations cannot wait for a search.
+  static constexpr size_t kSizes = std::bit_width(kFarBeyondCaches) + 1;
+  std::array<std::unique_ptr<Row>, kOpKinds * 2 * kSizes> rows_;
 };
 
 // TRIREME_NODE_WAY; none for auto.
