@@ -1,6 +1,7 @@
 #include "measure.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -21,6 +22,7 @@ constexpr size_t kMinIterations = 7;
 struct Summary {
   size_t iterations;
   double median_us, p10_us, p90_us;
+  double met_before_us, met_after_us;  // what a meeting of the ranks took, without the library
 };
 
 std::vector<std::string> split(const std::string& text) {
@@ -186,7 +188,23 @@ class Measurement {
     return board_.max_over_ranks(mine);
   }
 
+  // How near the ranks' cores are to each other, which on a virtual machine may change at any time. 0 where ranks share cores, or many calls are timed as
+  // one because others use them.
+  double time_meeting() {
+    constexpr int kBatches = 5, kMeetings = 400;
+    if (sysconf(_SC_NPROCESSORS_ONLN) < board_.size() || options_.calls > 1) return 0;
+    std::vector<double> batches;
+    for (int batch = 0; batch < kBatches; batch++) {
+      const auto start = std::chrono::steady_clock::now();
+      for (int i = 0; i < kMeetings; i++) board_.barrier();
+      batches.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / kMeetings);
+    }
+    batches = board_.max_over_ranks(batches);
+    return *std::min_element(batches.begin(), batches.end());
+  }
+
   Summary time(const Call& call) {
+    const double met_before = time_meeting();
     const auto warm_up = time_iterations(call, kWarmUps, 1);
     const double iteration_us = *std::min_element(warm_up.begin(), warm_up.end()) * options_.calls;
     const double wanted = options_.budget_ms * 1000 / std::max(iteration_us, 0.1);
@@ -196,13 +214,13 @@ class Measurement {
     auto times = time_iterations(call, iterations, options_.calls);
     std::sort(times.begin(), times.end());
     const auto percentile = [&](double p) { return times[std::lround(p * static_cast<double>(times.size() - 1))]; };
-    return {times.size(), percentile(0.5), percentile(0.1), percentile(0.9)};
+    return {times.size(), percentile(0.5), percentile(0.1), percentile(0.9), met_before, time_meeting()};
   }
 
   void report(const Case& c, const Summary& s) {
-    char text[160];
-    std::snprintf(text, sizeof text, "\"iterations\": %zu, \"median_us\": %.3f, \"p10_us\": %.3f, \"p90_us\": %.3f",
-                  s.iterations, s.median_us, s.p10_us, s.p90_us);
+    char text[240];
+    std::snprintf(text, sizeof text, "\"iterations\": %zu, \"median_us\": %.3f, \"p10_us\": %.3f, \"p90_us\": %.3f, \"meeting_us\": [%.3f, %.3f]",
+                  s.iterations, s.median_us, s.p10_us, s.p90_us, s.met_before_us, s.met_after_us);
     report(c, text);
   }
 
