@@ -28,9 +28,10 @@ size_t largest_payload(const Operation& op) {
   return largest;
 }
 
-// Every rank reads what all others send, so that many ranks gain less from it than from sharing the work.
+// Every rank reads what all others send, so that many ranks gain less from it than from sharing the work. Up to the inline limit no setting of one rank's has a
+// say: there is no other algorithm to fall back on when the ranks do not agree.
 bool fits_early(const CommContext& comm, size_t bytes) {
-  return bytes > kEarlyLeast && comm.ways.may_go_early() && bytes * static_cast<size_t>(comm.topology.size() - 1) <= kEarlyBytes;
+  return bytes > kEarlyLeast && (bytes <= kInlineBytes || comm.ways.may_go_early()) && bytes * static_cast<size_t>(comm.topology.size() - 1) <= kEarlyBytes;
 }
 
 void show_early(OpContext& run, size_t slot_bytes) {
