@@ -27,12 +27,17 @@ def describe() -> dict:
 
 
 def add_results(path: pathlib.Path, cases: dict[str, dict]) -> None:
-    """Each case with what it was measured on; what other runs found of other cases stays, and of a CPU whose instructions were hidden."""
+    """Each case with what it was measured on; what other runs found of other cases stays."""
     results = json.loads(path.read_text()) if path.exists() else {}
-    hidden = os.environ.get("ONEDNN_MAX_CPU_ISA")
     for name, figures in cases.items():
-        results[f"{name}, {hidden}" if hidden else name] = {"machine": describe(), **figures}
+        results[of_this_cpu(name)] = {"machine": describe(), **figures}
     path.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def of_this_cpu(case: str) -> str:
+    """A case's name in a file of results: what was found of a CPU whose instructions were hidden stands beside the rest."""
+    hidden = os.environ.get("ONEDNN_MAX_CPU_ISA")
+    return f"{case}, {hidden}" if hidden else case
 
 
 def _torch_version() -> str | None:

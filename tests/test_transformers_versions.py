@@ -34,10 +34,12 @@ def environment(version, accelerate):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_version(version):
     python = environment(version, VERSIONS[version])
-    found = subprocess.run([python, "-c", "import transformers; print(transformers.__version__)"], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == version
+    versions = "import accelerate, transformers; print(transformers.__version__, accelerate.__version__)"
+    found = subprocess.run([python, "-c", versions], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == [version, VERSIONS[version]]
     # Most of what starts several processes is long, and versions differ there most of all.
     for folder, marks, timeout_s in (("tests/optimize", "not long", 1800), ("tests/huggingface", "", 7200)):
-        command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", marks, folder]
+        command = [python, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "-m", marks, folder]
         done = subprocess.run(command, cwd=REPOSITORY, env={**os.environ, "PYTHONUNBUFFERED": "1"}, capture_output=True, text=True, timeout=timeout_s)
         assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+        assert "no mpiexec" not in done.stdout, "the guides' commands were skipped: install mpich"

@@ -114,4 +114,4 @@ export CCACHE_NOHASHDIR=1
 BUILD_PACKAGES=(build-essential cmake ninja-build ccache libfabric-dev libhwloc-dev libgtest-dev libgmock-dev libbenchmark-dev python3-dev
                 nlohmann-json3-dev libicu-dev libcurl4-openssl-dev)
 TEST_PACKAGES=(pkg-config mpich libmpich-dev iproute2 util-linux openssh-client) # and install_sshd
-LONG_PACKAGES=(clang-14 libclang-rt-14-dev debootstrap slurm-wlm munge)
+LONG_PACKAGES=(clang-14 libclang-rt-14-dev debootstrap slurm-wlm munge libtcmalloc-minimal4 libomp5-14)

@@ -26,6 +26,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import machine  # noqa: E402
 import qa_runs  # noqa: E402
+import transformers  # noqa: E402
 
 WHO = {"gloo": ["--ddp_backend", "gloo"], "trireme": ["--ddp_backend", "ccl", "--use_ipex"]}
 # (model, form, dtype): times as fast as the Trainer on gloo. Those in bf16 are for a CPU without bf16 instructions.
@@ -76,7 +77,9 @@ def main() -> int:
                     rates[who].append(result["train_samples_per_second"])
             medians = {who: statistics.median(each) for who, each in rates.items()}
             ratio = medians["trireme"] / medians["gloo"]
-            records["/".join(case)] = {"steps": arguments.steps, "samples_per_second": rates, "times_as_fast": ratio}
+            steps = qa_runs.TUNED_STEPS if form == "tuned" else arguments.steps
+            about = {"transformers": transformers.__version__, "train_file": arguments.train_file.name, "steps": steps}
+            records["/".join(case)] = {**about, "samples_per_second": rates, "times_as_fast": ratio}
             print(f"{'/'.join(case):22} gloo {medians['gloo']:7.2f}  trireme {medians['trireme']:7.2f} samples/s  {ratio:5.2f}x", flush=True)
             wanted = TARGETS.get(case)
             if arguments.targets and wanted is not None:

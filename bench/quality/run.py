@@ -41,6 +41,10 @@ def run(who: str, seed: int, arguments: argparse.Namespace, output: pathlib.Path
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{who}, seed {seed}, ended with {done.returncode}:\n{done.stderr[-3000:]}")
+    if who == "hf-trireme":
+        group = json.loads((output / "group.json").read_text())
+        if (group["backend"], group["world_size"], group["packed"]) != ("ccl", 2, True):
+            sys.exit(f"{who} did not run as it should have: {group}")
     results = json.loads((output / "all_results.json").read_text())
     return {key: results[key] for key in ("eval_exact_match", "eval_f1", "train_loss", "train_runtime")}
 

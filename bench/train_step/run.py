@@ -151,7 +151,7 @@ def save(records: dict[str, dict], threads: int) -> None:
     cases = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     head = {**machine.describe(), "threads": threads}
     for case, results in records.items():
-        cases[case] = {**head, "variants": results}
+        cases[machine.of_this_cpu(case)] = {**head, "variants": results}
     RESULTS.write_text(json.dumps(cases, indent=1) + "\n")
 
 

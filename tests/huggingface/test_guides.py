@@ -43,6 +43,7 @@ def run(launcher, flags, files, output, model=None, env=None, script=SCRIPT):
 
 
 TOGETHER = {"backend": "ccl", "world_size": 2, "wrapper": "DistributedDataParallel", "packed": True, "optimizer": "trireme.optim"}
+ALONE = {"backend": None, "world_size": 1, "wrapper": "BertForQuestionAnswering", "packed": True, "optimizer": "trireme.optim"}
 PYTHON = [sys.executable]
 TORCHRUN = [*PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
 
@@ -72,10 +73,26 @@ def test_a_job_that_has_come_down_to_one_process(files, tmp_path):
 
 
 def test_one_cpu(files, tmp_path):
-    """python run_qa.py ... --use_ipex --bf16 --no_cuda; ccl is asked for too, and there is nobody to talk to."""
-    flags = ["--use_ipex", "--bf16", "--no_cuda", "--ddp_backend", "ccl"]
-    _, group, _ = run(PYTHON, flags, files, tmp_path / "out", env={"TRIREME_BF16": "emulate"})
-    assert group == {"backend": None, "world_size": 1, "wrapper": "BertForQuestionAnswering", "packed": True, "optimizer": "trireme.optim"}
+    """As printed: python run_qa.py ... --use_ipex --bf16 --no_cuda"""
+    _, group, said = run(PYTHON, ["--use_ipex", "--bf16", "--no_cuda"], files, tmp_path / "out", env={"TRIREME_BF16": "emulate"})
+    assert group == ALONE
+    assert "bf16: computes in fp32" in said
+
+
+PATCHED = """
+import runpy, sys, trireme
+trireme.patch_trainer()
+sys.path.insert(0, {folder!r})
+runpy.run_path({script!r}, run_name="__main__")
+"""
+
+
+def test_a_script_that_says_so_in_python(files, tmp_path):
+    """trireme.patch_trainer(), and no flag."""
+    script = tmp_path / "script.py"
+    script.write_text(PATCHED.format(folder=str(EXAMPLES), script=str(SCRIPT)))
+    _, group, _ = run(PYTHON, ["--max_steps", "1"], files, tmp_path / "out", script=script)
+    assert group == ALONE
 
 
 def test_accelerate_launch(files, tmp_path, mpirun):

@@ -340,6 +340,43 @@ def test_a_missing_seam_is_told_when_it_is_needed():
     assert "Misfit" in last and "accelerate.state has no PartialState._prepare_backend" in last and "are known to fit" in last
 
 
+def test_a_missing_seam_is_told_to_a_script_without_a_trainer():
+    program = """
+        import os, torch, types
+        import accelerate
+        from trireme._huggingface import for_accelerate
+
+        class Accelerator:
+            native_amp = False
+
+        for_accelerate.patch_accelerator(types.SimpleNamespace(__name__="accelerate.accelerator", Accelerator=Accelerator))
+        Accelerator()
+        print("not asked for")
+        os.environ["ACCELERATE_USE_IPEX"] = "true"
+        Accelerator()
+    """
+    done = attempt(program)
+    assert done.stdout.strip() == "not asked for"
+    last = done.stderr.strip().splitlines()[-1]
+    assert "Misfit" in last and "accelerate.accelerator has no Accelerator.prepare_model" in last, done.stderr
+
+
+def test_a_missing_seam_of_transformers_is_told_when_it_is_needed():
+    program = """
+        import torch, types
+        from transformers import TrainingArguments
+        from trireme._huggingface import for_transformers
+        for_transformers.patch_trainer(types.SimpleNamespace(__name__="transformers.trainer"))
+        TrainingArguments("out", use_cpu=True)
+        print("not asked for")
+        TrainingArguments("out", use_cpu=True, use_ipex=True)
+    """
+    done = attempt(program)
+    assert done.stdout.strip() == "not asked for"
+    last = done.stderr.strip().splitlines()[-1]
+    assert "Misfit" in last and "transformers.trainer has no Trainer" in last and "are known to fit" in last, done.stderr
+
+
 def test_a_patch_that_failed_is_told_when_it_is_needed():
     """By the flag that asks for it: -W ignore turns the warning off."""
     program = """

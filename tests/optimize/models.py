@@ -29,18 +29,15 @@ PREFIXES = {"bert": "Bert", "roberta": "Roberta", "xlm_roberta": "XLMRoberta", "
 
 def config_of(family, dropout=0.0, **others):
     cls = getattr(transformers, f"{PREFIXES[family]}Config")
-    others = {"max_position_embeddings": 64, "pad_token_id": 1, **others}
+    others = {"max_position_embeddings": 64, "pad_token_id": 1, "vocab_size": VOCABULARY, **others}
     if family == "distilbert":
-        return cls(
-            vocab_size=VOCABULARY, dim=HIDDEN, n_heads=4, n_layers=LAYERS, hidden_dim=4 * HIDDEN,
-            dropout=dropout, attention_dropout=dropout, qa_dropout=dropout, seq_classif_dropout=dropout, **others,
-        )  # fmt: skip
+        sizes = {"dim": HIDDEN, "n_heads": 4, "n_layers": LAYERS, "hidden_dim": 4 * HIDDEN}
+        rates = dict.fromkeys(("dropout", "attention_dropout", "qa_dropout", "seq_classif_dropout"), dropout)
+        return cls(**{**sizes, **rates, **others})
     if family == "electra":
         others = {"embedding_size": 16, "summary_last_dropout": dropout, **others}
-    return cls(
-        vocab_size=VOCABULARY, hidden_size=HIDDEN, num_attention_heads=4, num_hidden_layers=LAYERS, intermediate_size=4 * HIDDEN,
-        hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, **others,
-    )  # fmt: skip
+    sizes = {"hidden_size": HIDDEN, "num_attention_heads": 4, "num_hidden_layers": LAYERS, "intermediate_size": 4 * HIDDEN}
+    return cls(**{**sizes, "hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout, **others})
 
 
 def module_of(family):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from .models import FAMILIES, assert_close, assert_same_training, batch, clone, gradients, make, torch
+from .models import FAMILIES, TOLERANCE, assert_close, assert_same_training, batch, clone, gradients, make, torch
 
 import trireme
 
@@ -22,6 +22,18 @@ def test_lengths(family, lengths, packed):
     theirs = make(family, max_position_embeddings=520)
     ours = trireme.optimize(clone(theirs))
     assert_same_training(on_tokens(ours, batch(lengths)), on_tokens(theirs, batch(lengths)))
+    assert packed
+
+
+@pytest.mark.parametrize("size", [32, 64, 128])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_head_sizes(family, size, packed):
+    """Those that have kernels of their own; the other tests' models have heads of 8, which have not."""
+    sizes = {"dim": 2 * size, "n_heads": 2} if family == "distilbert" else {"hidden_size": 2 * size, "num_attention_heads": 2}
+    theirs = make(family, max_position_embeddings=200, **sizes)
+    ours = trireme.optimize(clone(theirs))
+    tolerance = TOLERANCE * (size / 16) ** 0.5  # sums are that much longer
+    assert_same_training(on_tokens(ours, batch((161, 33, 7))), on_tokens(theirs, batch((161, 33, 7))), tolerance)
     assert packed
 
 

@@ -52,19 +52,24 @@ def test_the_guides_line_puts_an_mpirun_on_the_path(installed, tmp_path, package
     assert missing.stdout == "still alive\n" and "apt-get install mpich" in missing.stderr
 
 
-def test_pip_refuses_to_install_over_intels_package(tmp_path):
+@pytest.mark.parametrize(
+    ("package", "module"),
+    [("oneccl_bind_pt", "oneccl_bindings_for_pytorch"), ("intel_extension_for_pytorch", "intel_extension_for_pytorch")],
+    ids=["bindings", "ipex"],
+)
+def test_pip_refuses_to_install_over_intels_package(tmp_path, package, module):
     """In an environment that has a package of that name; pip and setuptools are this environment's."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
     python = tmp_path / "venv" / "bin" / "python"
     site = pathlib.Path(subprocess.check_output([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True).strip())
     (site / "of_the_tests.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    intels = site / "oneccl_bindings_for_pytorch"
+    intels = site / module
     intels.mkdir()
     (intels / "__init__.py").write_text("cwd = 1\n")
-    shutil.copytree(REPOSITORY / "python" / "oneccl_bind_pt", tmp_path / "source")
+    shutil.copytree(REPOSITORY / "python" / package, tmp_path / "source")
     install = [python, "-m", "pip", "install", "--no-build-isolation", "--no-deps", str(tmp_path / "source")]
     refused = subprocess.run(install, capture_output=True, text=True)
-    assert refused.returncode != 0 and "pip uninstall oneccl_bind_pt" in refused.stdout + refused.stderr, refused.stdout + refused.stderr
+    assert refused.returncode != 0 and f"pip uninstall {package}" in refused.stdout + refused.stderr, refused.stdout + refused.stderr
     assert (intels / "__init__.py").read_text() == "cwd = 1\n"
     shutil.rmtree(intels)
     subprocess.run(install, check=True, capture_output=True)

@@ -1,8 +1,10 @@
-"""demo.sh as a user runs it, on files with questions that have no answer."""
+"""demo.sh as a user runs it: on questions of its own, and on files with questions that have no answer."""
 
 import re
+import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -17,6 +19,20 @@ def demo(*arguments) -> tuple[dict, list]:
     assert done.returncode == 0, done.stdout + done.stderr
     scores = {name: tuple(map(float, numbers.split())) for name, numbers in re.findall(r"^(before|after) +([\d.]+ +[\d.]+)$", done.stdout, re.MULTILINE)}
     return scores, re.findall(r"\?\n  (.+)  [01]\.\d{3}$", done.stdout, re.MULTILINE)
+
+
+def test_questions_of_its_own():
+    """It learns; at most five minutes after the build; the second time it does not train again."""
+    for folder in (REPOSITORY / "build" / "demo").glob("*/model"):
+        shutil.rmtree(folder.parent)
+    start = time.monotonic()
+    scores, answers = demo()
+    first = time.monotonic() - start
+    assert scores["after"][1] > 60 > 40 > scores["before"][1], scores
+    assert len(answers) == 3 and first < 300
+    start = time.monotonic()
+    assert demo() == (scores, answers)
+    assert time.monotonic() - start < 30
 
 
 def test_questions_without_answers(tmp_path):

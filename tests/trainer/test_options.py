@@ -93,6 +93,17 @@ def test_help_fits_a_terminal():
     assert max(map(len, lines)) <= 100
 
 
+def test_flags_that_packing_makes_moot_are_accepted_with_a_sentence():
+    said = ["--model_name_or_path", "m", "--output_dir", "o", "--train_file", "t.json", "--do_train"]
+    moot = ["--pad_to_max_length", "False", "--group_by_length", "--dataloader_num_workers", "4"]
+    notes = json.loads(print_options("qa", *said, *moot).stdout)["notes"]
+    assert notes == [
+        "--pad_to_max_length has no effect: tokens are packed end to end and padding is never computed",
+        "--group_by_length has no effect: tokens are packed end to end, and batches are balanced by length across ranks anyway",
+        "--dataloader_num_workers has no effect: batches are made in this process, from tokens in memory",
+    ]
+
+
 def test_complaints_go_to_stderr():
     result = print_options("qa", "--lerning_rate", "1", check=False)
     assert result.returncode == 2

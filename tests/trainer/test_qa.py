@@ -19,7 +19,7 @@ import pytest
 
 from tests.huggingface.questions import write_questions
 
-from .hub_server import Hub
+from .hub_server import Hub, Server
 from .read_events import read_with_tensorboard
 from .runs import REPOSITORY, TRIREME, command, json_of, ledger, needs_program, python, run, run_unlike, same_weights, tiny_model, weights
 
@@ -387,6 +387,52 @@ def test_a_configuration_of_the_hub_is_config_json_and_nothing_else(flags, model
     assert json_of(tmp_path / "out" / "config.json")["hidden_dropout_prob"] == 0.25
 
 
+def test_a_model_and_a_dataset_by_name_come_once_to_a_host(model, data, tmp_path):
+    """As in the guides' command; both ranks need both."""
+    hub = Hub({path.name: path.read_bytes() for path in model.iterdir()})
+    files = {f"/{name}-v1.1.json": pathlib.Path(data[i]).read_bytes() for name, i in (("train", 1), ("dev", 3))}
+    squad = Server(lambda request: (200, {"ETag": '"1"'}, files[request.path]) if request.path in files else (404, {}, b""))
+    environment = {"HF_HOME": str(tmp_path / "hf"), "HF_ENDPOINT": hub.hub.url(), "NO_PROXY": "*", "HF_HUB_OFFLINE": "0", "TRIREME_SQUAD_URL": squad.url()}
+    names = ["--model_name_or_path", "org/name", "--dataset_name", "squad", "--dataset_config_name", "plain_text", "--cache_dir", tmp_path / "models"]
+    amounts = ["--max_steps", 2, "--per_device_train_batch_size", 4, "--max_train_samples", 11, "--max_eval_samples", 5]
+    out = tmp_path / "out"
+    try:
+        run(2, *names, *amounts, "--do_train", "--do_eval", "--report_to", "none", "--output_dir", out, **environment)
+    finally:
+        hub.close()
+        squad.close()
+    gets = collections.Counter(each.path for server in (hub.hub, hub.storage, squad) for each in server.asked("GET"))
+    assert sum(path.endswith("model.safetensors") or path in files for path in gets) >= 3 and set(gets.values()) == {1}, gets
+    assert (tmp_path / "models" / "models--org--name").is_dir() and (tmp_path / "hf" / "datasets" / "trireme-squad" / "dev-v1.1.json").exists()
+    results = json_of(out / "all_results.json")
+    assert (results["train_samples"], results["eval_samples"]) == (11, 5)
+
+
+def test_flags_of_the_evaluation_act(model, data, tmp_path):
+    counter = iter(range(100))
+
+    def evaluate(*flags) -> tuple[dict, dict, dict]:
+        out = tmp_path / str(next(counter))
+        run(0, "--model_name_or_path", model, *data, "--do_eval", "--output_dir", out, *flags)
+        return tuple(json_of(out / f"eval_{name}.json") for name in ("results", "predictions", "nbest_predictions"))
+
+    results, answers, best = evaluate()
+    assert results["eval_steps_per_second"] == pytest.approx(results["eval_samples_per_second"] / 8, rel=0.01)  # two batches of 8
+    results_of_5, answers_of_5, _ = evaluate("--per_device_eval_batch_size", 5)
+    assert results_of_5["eval_steps_per_second"] == pytest.approx(results_of_5["eval_samples_per_second"] / 4, rel=0.01)  # 4 batches of 16 samples
+    assert answers_of_5 == answers and max(map(len, best.values())) == 20
+
+    _, _, few = evaluate("--n_best_size", 3)
+    assert max(map(len, few.values())) == 3  # of three starts and three ends, some make no answer
+    _, short, _ = evaluate("--max_answer_length", 2)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+    tokens = {key: len(tokenizer.tokenize(text)) for key, text in short.items()}
+    assert max(tokens.values()) == 2 and max(len(tokenizer.tokenize(text)) for text in answers.values()) > 2
+    for threshold, empty in ((-1e6, 16), (1e6, 0)):
+        _, nothing, _ = evaluate("--version_2_with_negative", "--null_score_diff_threshold", threshold)
+        assert list(nothing.values()).count("") == empty
+
+
 # ---- Asking ----
 
 
@@ -450,7 +496,8 @@ def test_ask_says_what_is_missing(model, tmp_path):
         (["--model_name_or_path", "/nowhere/model"], "/nowhere/model"),
         (["--train_file", "/nowhere/train.json"], "/nowhere/train.json: No such file"),
         (["--learning_rat", "1"], "--learning_rate"),
-        (["--fp16"], "--fp16"),
+        (["--fp16"], "--fp16: float16 needs a GPU; on CPUs --bf16"),
+        (["--tf32", "True"], "--tf32: TF32 is a format of GPUs; leave the flag out"),
         (["--resume_from_checkpoint", "/nowhere"], "it is no checkpoint"),
         (["--resume_from_checkpoint", "True"], "there is no checkpoint in"),
         (["--lr_scheduler_type", "steep"], "steep"),

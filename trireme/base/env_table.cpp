@@ -45,6 +45,8 @@ constexpr Variable kTable[] = {
      "(`past`), or all that is written (`around`), may go around the caches. `auto`: whichever is found to be the fastest. Where `direct` is not possible it "
      "is slots. The host's first rank decides."},
     {"TRIREME_SEGMENT_BYTES", Type::bytes, "2m", "65536..", "Staging memory per rank in the shared segment: its slots. Best larger than a second-level cache."},
+    {"TRIREME_HUGE_PAGES", Type::flag, "1", "",
+     "Ask the kernel (Linux 6.1 or later) for huge pages under large buffers that operations come back with, unless the machine's setting is never. 0: leave them as they are."},
     {"TRIREME_HOST", Type::text, "", "",
      "A label: ranks with different labels never share memory. Empty: the host decides."},
 

@@ -252,18 +252,42 @@ TEST_P(AttentionTest, NanStaysInItsSequence) {
   for (int64_t token = 20; token < 50; ++token) EXPECT_TRUE(std::isnan(call.gradients[token * call.width + 32])) << token;
 }
 
-TEST_P(AttentionTest, Bfloat16) {
-  Call<bfloat16> call({70, 33}, 2, 2, 64);
-  call.shape.dropout = make_dropout(0.1, 3);
-  Call<float> reference({70, 33}, 2, 2, 64);
-  reference.shape.dropout = call.shape.dropout;
+// `change` sets what a shape has beyond its sizes.
+template <class Change>
+void expect_bf16_matches_reference(const std::vector<int64_t>& lengths, int64_t heads, int64_t kv_heads, int64_t size, Change change, const std::string& what) {
+  Call<bfloat16> call(lengths, heads, kv_heads, size);
+  Call<float> reference(lengths, heads, kv_heads, size);
+  change(call.shape);
+  change(reference.shape);
   reference.qkv = to_float(call.qkv);
   reference.out_gradient = to_float(call.out_gradient);
   call.run();
   reference.run_ref();
   // Results are rounded to 8 bits; delta is taken from the rounded output: its error is at most 2^-9 |out| |out_gradient|.
-  expect_close(to_float(call.out), reference.out, 4.0 / 512, "out");
-  expect_close(to_float(call.gradients), reference.gradients, 16.0 / 512, "gradients");
+  expect_close(to_float(call.out), reference.out, 4.0 / 512, what + ": out");
+  expect_close(to_float(call.gradients), reference.gradients, 16.0 / 512, what + ": gradients");
+}
+
+TEST_P(AttentionTest, Bfloat16) {
+  auto plain = [](AttentionShape&) {};
+  for (int64_t size : {7, 16, 32, 33, 64, 96, 128, 160}) expect_bf16_matches_reference({5, 33, 1, 70}, 2, 2, size, plain, str("head size ", size));
+  for (int64_t length : {1, 2, 17, 24, 63, 65, 129, 257}) expect_bf16_matches_reference({length}, 1, 1, 32, plain, str("length ", length));
+  expect_bf16_matches_reference({40, 9}, 6, 2, 32, plain, "3 heads a key head");
+  expect_bf16_matches_reference({70, 33}, 2, 2, 64, [](AttentionShape& shape) { shape.dropout = make_dropout(0.1, 3); }, "dropout");
+  expect_bf16_matches_reference({70, 1, 24, 25}, 2, 2, 32, [](AttentionShape& shape) { shape.causal = true; }, "causal");
+  const int64_t longest = 70;
+  std::vector<float> bias = normal(2 * longest * longest, 5);
+  for (size_t i = 0; i < bias.size(); i += 3) bias[i] = -std::numeric_limits<float>::infinity();
+  expect_bf16_matches_reference({longest, 31}, 2, 2, 32, [&](AttentionShape& shape) { shape.bias = {bias.data(), 0, longest * longest, longest}; }, "bias");
+}
+
+TEST_P(AttentionTest, Bfloat16NanStaysInItsSequence) {
+  Call<bfloat16> call({20, 30}, 1, 1, 32);
+  call.qkv[25 * call.width] = trireme::to_bfloat16(std::numeric_limits<float>::quiet_NaN());  // q of token 5 of the second sequence
+  call.run();
+  const std::vector<float> out = to_float(call.out), gradients = to_float(call.gradients);
+  for (int64_t token = 0; token < 50; ++token) EXPECT_EQ(std::isnan(out[token * 32]), token == 25) << token;
+  for (int64_t token = 0; token < 50; ++token) EXPECT_EQ(std::isnan(gradients[token * call.width + 32]), token >= 20) << token;
 }
 
 TEST_P(AttentionTest, SameBitsForAnyNumberOfThreads) {

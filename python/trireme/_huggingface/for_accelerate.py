@@ -88,10 +88,12 @@ def _choose_backend(cls: Any, multi_cpu: Any) -> None:
 
 def patch_accelerator(module: types.ModuleType) -> None:
     cls = getattr(module, "Accelerator", None)
+    if cls is None:
+        return misfit(module, "Accelerator")
+    _follow_bf16_plan(cls)  # and tell a script without a Trainer what does not fit
     for name in ("prepare_model", "prepare_optimizer"):
         if not hasattr(cls, name):
             return misfit(module, f"Accelerator.{name}")
-    _follow_bf16_plan(cls)
     _optimize_models(cls)
     _optimize_optimizers(cls)
     for name in ("_prepare_ipex_or_xpu", "_prepare_ipex"):  # up to 1.12

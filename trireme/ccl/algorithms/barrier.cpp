@@ -34,6 +34,7 @@ Task barrier(OpContext& run) {
 
 Task run_collective(OpContext& run) {
   if (fits_inline(run.comm, run.op)) return meet_inline(run, false);
+  run.note_buffers();
   switch (run.op.kind) {
     case OpKind::barrier:
       return barrier(run);

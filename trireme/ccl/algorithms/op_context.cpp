@@ -1,6 +1,7 @@
 #include "trireme/ccl/algorithms/op_context.h"
 
 #include <cstring>
+#include <numeric>
 
 #include "trireme/base/error.h"
 #include "trireme/ccl/algorithms/slots.h"
@@ -80,6 +81,37 @@ void OpContext::show_inline(const void* payload, size_t payload_bytes) {
   show(record);
 }
 
+namespace {
+
+// Blocks that lie end to end are one buffer.
+void saw_blocks(RecurringBuffers& recurring, const std::vector<Block>& blocks) {
+  Block buffer;
+  for (const Block& block : blocks) {
+    if (block.bytes == 0) continue;
+    if (static_cast<std::byte*>(buffer.data) + buffer.bytes == block.data) {
+      buffer.bytes += block.bytes;
+    } else {
+      recurring.saw(buffer.data, buffer.bytes);
+      buffer = block;
+    }
+  }
+  recurring.saw(buffer.data, buffer.bytes);
+}
+
+}  // namespace
+
+void OpContext::note_buffers() {
+  size_t sent = bytes(), received = bytes();
+  if (op.kind == OpKind::reduce_scatter) {
+    sent = std::accumulate(op.recv_counts.begin(), op.recv_counts.end(), size_t{0}) * element_bytes();
+    received = op.recv_counts[static_cast<size_t>(rank())] * element_bytes();
+  }
+  comm.recurring.saw(op.send_buffer, sent);
+  if (op.recv_buffer != op.send_buffer) comm.recurring.saw(op.recv_buffer, received);
+  saw_blocks(comm.recurring, op.send_blocks);
+  saw_blocks(comm.recurring, op.recv_blocks);
+}
+
 // All of the record but for the way.
 Record& OpContext::describe_buffers(Block send, Block recv, const std::vector<Block>& blocks, Placement placement) {
   memory().unmap_freed();
@@ -132,7 +164,7 @@ void OpContext::show_early(Block send, Block recv, const std::vector<Block>& blo
   way_ = local() == 0 ? comm.ways.choose(op.kind, placement != Placement::apart, slot_bytes, false) : comm.ways.told(op.kind, slot_bytes);
   record.manner.way = static_cast<uint32_t>(way_);
   if (!record.manner.mapped) {
-    if (!std::exchange(comm.early_used, true)) node().segment().populate_early(local());
+    if (!std::exchange(comm.early_used, true)) node().segment().populate_early(local(), comm.recurring.wanted());
     const bool timed = local() == 0 && comm.ways.wants_time();
     auto now = [timed] { return timed ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point(); };
     const auto began = now();

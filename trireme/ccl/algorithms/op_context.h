@@ -9,6 +9,7 @@
 #include "trireme/ccl/algorithms/way.h"
 #include "trireme/ccl/engine/task.h"
 #include "trireme/ccl/fabric/messenger.h"
+#include "trireme/ccl/node/huge_pages.h"
 #include "trireme/ccl/node/node.h"
 #include "trireme/ccl/operation.h"
 #include "trireme/ccl/reduction/reducer.h"
@@ -60,6 +61,7 @@ struct CommContext {
   Messenger& messenger;
   const Topology& topology;
   WayChooser ways;
+  RecurringBuffers recurring;
   const AlgorithmChoices choices = {};
   Scratch scratch;
   bool slots_used = false, early_used = false;
@@ -90,6 +92,9 @@ class OpContext {
   size_t element_bytes() const { return size_of(op.type); }
   size_t bytes() const { return op.count * element_bytes(); }
   Reducer reducer() const { return Reducer(op.type, op.reduction, size(), op.custom); }
+
+  // Large ones that come back get huge pages.
+  void note_buffers();
 
   // ---- meeting the other ranks of this host
   uint64_t value(uint64_t step) const { return progress_value(number, step); }

@@ -56,7 +56,7 @@ inline void copy_result(OpContext& run, void* to, const void* from, size_t bytes
 template <class Fill, class Take>
 Task through_slots(OpContext& run, int peer, size_t longest_bytes, size_t parts, Flow flow, uint64_t first, Last last, Fill fill, Take take) {
   const Segment& segment = run.node().segment();
-  if (!std::exchange(run.comm.slots_used, true)) segment.populate_staging();
+  if (!std::exchange(run.comm.slots_used, true)) segment.populate_staging(run.local(), run.comm.recurring.wanted());
   const size_t room = room_in_slot(run, longest_bytes, parts, flow), slots = segment.staging_bytes() / (room * parts);
   const uint64_t chunks = chunks_of(longest_bytes, room);
   auto slot = [&](int rank, uint64_t chunk) { return segment.staging(rank) + (run.number * chunks + chunk) % slots * room * parts; };

@@ -121,7 +121,7 @@ CommunicatorState::CommunicatorState(CommunicatorParts parts)
   // Polling pays only while every rank of the host has a core to itself. Ranks that were bound apart have their masks together.
   long long spins = env::integer("CCL_SPIN_COUNT");
   bool crowded = node_->size() > cpu::granted_cores(other_processes(local_peers_));
-  context_.emplace(CommContext{engine_, *node_, *messenger_, topology_, WayChooser(way_by_hand(), !crowded), {}, {}});
+  context_.emplace(CommContext{engine_, *node_, *messenger_, topology_, WayChooser(way_by_hand(), !crowded), RecurringBuffers(huge_pages_wanted()), {}, {}});
   spin_rounds_ = spins >= 0 ? static_cast<int>(spins) : crowded ? 20 : 2000;
   spin_by_time_ = spins < 0 && !crowded;
   at_once_rounds_ = std::min(spin_rounds_, 500);

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "trireme/base/error.h"
+#include "trireme/ccl/node/huge_pages.h"
 
 namespace trireme::ccl {
 namespace {
@@ -113,7 +114,7 @@ void PeerMemory::take_message(const LocalMessage& message) {
   struct stat status {};
   if (!known || fstat(message.fds[0].get(), &status) != 0 || static_cast<uint64_t>(status.st_size) < header.bytes) return;
   unmap_freed();
-  void* memory = mmap(nullptr, header.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, message.fds[0].get(), 0);
+  void* memory = map_on_huge_page(header.bytes, MAP_SHARED, message.fds[0].get());
   if (memory == MAP_FAILED) throw IoError(errno_message("mapping a peer's shared buffer", errno));
   mappings_[{static_cast<int>(header.from), header.region}] = {static_cast<std::byte*>(memory), header.bytes};
 }

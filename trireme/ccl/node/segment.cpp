@@ -9,6 +9,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/ccl/bootstrap/forked_child.h"
+#include "trireme/ccl/node/huge_pages.h"
 
 namespace trireme::ccl {
 namespace {
@@ -35,8 +36,8 @@ SegmentLayout::SegmentLayout(int rank_count, size_t staging)
   record = place(2 * ranks * sizeof(Record), kApart);
   inline_slot = place(2 * ranks * kInlineBytes, kPage);
   ring_control = place(ranks * ranks * sizeof(RingControl), kApart);
-  this->staging = place(ranks * staging_bytes, kPage);
-  early = place(ranks * kEarlyAreaBytes, kPage);
+  this->staging = place(ranks * staging_bytes, kHugePage);
+  early = place(ranks * kEarlyAreaBytes, kHugePage);
   ring = place(ranks * ranks * kRingBytes, kPage);
   bytes = round_up(at, kPage);
 }
@@ -77,15 +78,29 @@ void populate(void* memory, size_t bytes) {
 #endif
 }
 
+// The others' page tables follow when they touch it. While they do so, the kernel refuses.
+void make_huge(void* memory, size_t bytes) {
+  constexpr int kAttempts = 4;
+  for (int attempt = 0; attempt < kAttempts && collapse(memory, bytes) == Collapsed::not_now; ++attempt) {
+  }
+}
+
 }  // namespace
 
-void Segment::populate_staging() const { populate(staging(0), layout_.ranks * layout_.staging_bytes); }
-void Segment::populate_early(int rank) const { populate(early_area(rank), kEarlyAreaBytes); }
+void Segment::populate_staging(int rank, bool huge) const {
+  populate(staging(0), layout_.ranks * layout_.staging_bytes);
+  if (huge) make_huge(staging(rank), layout_.staging_bytes);
+}
+
+void Segment::populate_early(int rank, bool huge) const {
+  populate(early_area(rank), kEarlyAreaBytes);
+  if (huge) make_huge(early_area(rank), kEarlyAreaBytes);
+}
 
 void Segment::map(int fd, bool in_process) {
   int flags = in_process ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
   size_t bytes = layout_.bytes;
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, fd, 0);
+  void* memory = map_on_huge_page(bytes, flags | MAP_NORESERVE, fd);
   if (memory == MAP_FAILED) throw IoError(errno_message("mapping a communicator's shared memory", errno));
   // A forked child (a DataLoader's worker) has no business in it.
   madvise(memory, bytes, MADV_DONTFORK);

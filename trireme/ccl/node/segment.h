@@ -141,9 +141,10 @@ class Segment {
     return early_area(rank) + (number & 1) * kHalf + (number / 2) % (kHalf / room) * room;
   }
   std::byte* staging(int rank) const { return at<std::byte>(layout_.staging) + static_cast<size_t>(rank) * staging_bytes(); }
-  // Have the kernel provide all of the staging memory now, or a rank's early memory, so that transfers do not meet page by page what was never touched. Hints.
-  void populate_staging() const;
-  void populate_early(int rank) const;
+  // Have the kernel provide all of the staging memory now, or a rank's early memory, so that transfers do not meet page by page what was never touched; if
+  // `huge`, the rank's own in huge pages. Hints.
+  void populate_staging(int rank, bool huge) const;
+  void populate_early(int rank, bool huge) const;
   RingControl& ring(int from, int to) const { return at<RingControl>(layout_.ring_control)[pair(from, to)]; }
   std::byte* ring_data(int from, int to) const { return at<std::byte>(layout_.ring) + pair(from, to) * kRingBytes; }
 

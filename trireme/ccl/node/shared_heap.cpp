@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/ccl/node/huge_pages.h"
 
 namespace trireme::ccl {
 
@@ -28,7 +29,7 @@ void* SharedHeap::allocate(size_t bytes) {
   region->fd = ProcessFd(UniqueFd(memfd_create("trireme-buffer", MFD_CLOEXEC)));
   if (!region->fd) throw IoError(errno_message("memfd_create for a shared buffer", errno));
   if (ftruncate(region->fd.get(), static_cast<off_t>(total)) != 0) throw IoError(errno_message("growing a shared buffer", errno));
-  void* memory = mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_SHARED, region->fd.get(), 0);
+  void* memory = map_on_huge_page(total, MAP_SHARED, region->fd.get());
   if (memory == MAP_FAILED) throw IoError(errno_message(str("mapping a shared buffer of ", bytes, " bytes"), errno));
   region->mapping = static_cast<std::byte*>(memory);
   region->mapping_bytes = total;

@@ -5,6 +5,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <set>
 
@@ -44,6 +45,50 @@ TEST(Optimizers, AdamWIsTorchs) {
     EXPECT_TRUE(at::allclose(ours.exp_avg_sqs[i], theirs.exp_avg_sqs[i], 1e-6, 1e-9)) << i;
     EXPECT_EQ(ours.steps[i].item<float>(), 3);
   }
+}
+
+void expect_all_close(const std::vector<at::Tensor>& ours, const std::vector<at::Tensor>& theirs) {
+  ASSERT_EQ(ours.size(), theirs.size());
+  for (size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(at::allclose(ours[i], theirs[i], 1e-6, 1e-6)) << i;
+}
+
+TEST(Optimizers, SgdIsTorchs) {
+  Lists ours, theirs;
+  for (int step = 1; step <= 3; ++step) {
+    sgd_(ours.params, ours.grads, ours.exp_avgs, std::vector<bool>(ours.params.size(), step == 1), {}, {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true});
+    at::_fused_sgd_(theirs.params, theirs.grads, theirs.exp_avgs, 0.01, 0.9, 0.1, 0, true, false, step == 1);
+  }
+  expect_all_close(ours.params, theirs.params);
+  expect_all_close(ours.exp_avgs, theirs.exp_avgs);
+}
+
+TEST(Optimizers, AdagradIsTorchs) {
+  Lists ours, theirs;
+  for (int step = 1; step <= 3; ++step) {
+    adagrad_(ours.params, ours.grads, ours.exp_avg_sqs, ours.steps, {}, {.lr = 0.1, .lr_decay = 0.05, .weight_decay = 0.01});
+    for (at::Tensor& each : theirs.steps) each += 1;
+    at::_fused_adagrad_(theirs.params, theirs.grads, theirs.exp_avg_sqs, theirs.steps, 0.1, 0.05, 0.01, 1e-10, false);
+  }
+  expect_all_close(ours.params, theirs.params);
+  expect_all_close(ours.exp_avg_sqs, theirs.exp_avg_sqs);
+}
+
+// torch has none: the paper's update in torch's operators. You, Li et al., "Large Batch Optimization for Deep Learning", algorithm 2.
+TEST(Optimizers, LambIsThePapers) {
+  Lists ours, theirs;
+  const kernels::LambOptions options = {.lr = 0.01, .weight_decay = 0.1};
+  for (int step = 1; step <= 3; ++step) {
+    lamb_(ours.params, ours.grads, ours.exp_avgs, ours.exp_avg_sqs, ours.steps, {}, options);
+    for (size_t i = 0; i < theirs.params.size(); ++i) {
+      at::Tensor& m = theirs.exp_avgs[i].mul_(0.9).add_(theirs.grads[i], 0.1);
+      at::Tensor& v = theirs.exp_avg_sqs[i].mul_(0.999).addcmul_(theirs.grads[i], theirs.grads[i], 0.001);
+      at::Tensor update = m / (1 - std::pow(0.9, step)) / ((v / (1 - std::pow(0.999, step))).sqrt() + options.eps) + options.weight_decay * theirs.params[i];
+      double weights = theirs.params[i].norm().item<double>(), size = update.norm().item<double>();
+      theirs.params[i].sub_(update, options.lr * (weights > 0 && size > 0 ? weights / size : 1));
+    }
+  }
+  expect_all_close(ours.params, theirs.params);
+  expect_all_close(ours.exp_avg_sqs, theirs.exp_avg_sqs);
 }
 
 TEST(Optimizers, GradientsThatLieOtherwise) {
