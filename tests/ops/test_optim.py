@@ -408,6 +408,19 @@ def test_operators_have_fake_versions():
         assert (upper.dtype, lower.dtype, ops().join_bf16(upper, lower).dtype) == (torch.bfloat16, torch.int16, torch.float32)
 
 
+@pytest.mark.parametrize("kind", [optim.AdamW, optim.Adam, optim.SGD, optim.Adagrad, optim.Lamb], ids=lambda kind: kind.__name__)
+def test_steps_have_fake_versions(kind):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        weight = torch.nn.Parameter(torch.zeros(3, 2))
+        weight.grad = torch.ones(3, 2)
+        optimizer = kind([weight], lr=0.1)
+        for _ in range(2):
+            optimizer.step()
+        assert weight.shape == (3, 2) and all(value.shape in ((), (3, 2)) for value in optimizer.state[weight].values() if torch.is_tensor(value))
+
+
 LOADED = """
 import re, sys, torch
 def mapped(): return {re.search(r"/.*", line)[0] for line in open("/proc/self/maps") if "/" in line}

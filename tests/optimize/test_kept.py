@@ -20,6 +20,14 @@ def test_again_says_nothing(capfd):
     assert capfd.readouterr().err == ""
 
 
+def test_nothing_that_it_knows(capfd):
+    model, x = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh()), torch.randn(3, 4)
+    before = model(x)
+    assert trireme.optimize(model) is model
+    assert "found nothing in the model that it knows" in capfd.readouterr().err
+    assert torch.equal(model(x), before)
+
+
 def test_another_device(capfd):
     with torch.device("meta"):
         model = transformers.BertModel(make("bert").config)

@@ -101,7 +101,10 @@ void saw_blocks(RecurringBuffers& recurring, const std::vector<Block>& blocks) {
 }  // namespace
 
 void OpContext::note_buffers() {
-  size_t sent = bytes(), received = bytes();
+  if (size() == 1) return;
+  // Where a buffer has no part in an operation, what the program passed may be anything.
+  size_t sent = op.kind == OpKind::broadcast && rank() != op.root ? 0 : bytes();
+  size_t received = op.kind == OpKind::reduce && rank() != op.root ? 0 : bytes();
   if (op.kind == OpKind::reduce_scatter) {
     sent = std::accumulate(op.recv_counts.begin(), op.recv_counts.end(), size_t{0}) * element_bytes();
     received = op.recv_counts[static_cast<size_t>(rank())] * element_bytes();

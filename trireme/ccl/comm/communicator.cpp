@@ -98,7 +98,7 @@ int Communicator::rank() const { return state_->topology().rank; }
 int Communicator::size() const { return state_->topology().size(); }
 const std::vector<int>& Communicator::hosts() const { return state_->topology().hosts; }
 std::string Communicator::describe() const { return state_->describe(); }
-Request Communicator::submit(Operation op) { return Request(state_->submit(std::move(op))); }
+Request Communicator::submit(Operation&& op) { return Request(state_->submit(std::move(op))); }
 void Communicator::abort(const std::string& reason) { state_->abort(reason); }
 std::exception_ptr Communicator::error() const { return state_->error(); }
 std::string Communicator::report() const { return state_->report(); }

@@ -79,7 +79,8 @@ class Communicator {
   std::string describe() const;
 
   // Checks, enqueues and returns. Throws InvalidArgument before anything is sent, or the poison.
-  Request submit(Operation op);
+  Request submit(Operation&& op);
+  Request submit(const Operation& op) { return submit(Operation(op)); }
 
   // Ranks with the same color form a communicator, ordered by key then rank; color < 0 takes part and gets null. When a group's first rank
   // cannot invite the others (IoError), every rank fails, and this communicator is as it was.

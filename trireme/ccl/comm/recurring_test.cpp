@@ -32,7 +32,9 @@ std::vector<Block> shares(float* data, int ranks) {
 
 TEST_P(Recurring, BuffersOfEveryOperation) {
   run([](Communicator& comm) {
-    Memory in, out;
+    Memory in, out, probe;
+    std::fill_n(probe.data, kCount, 1.0f);
+    const bool available = huge_pages_wanted() && collapse(probe.mapping, kBytes);
     const int ranks = comm.size(), me = comm.rank();
     const size_t each = kCount / static_cast<size_t>(ranks), mine = each * static_cast<size_t>(me);
     for (int round = 0; round < 12; ++round) {
@@ -69,9 +71,7 @@ TEST_P(Recurring, BuffersOfEveryOperation) {
       for (size_t i = 0; i < each * static_cast<size_t>(ranks); i += 509)
         ASSERT_EQ(out.data[i], value(static_cast<int>(i / each), round, i % each)) << "allgather, round " << round << ", " << i;
     }
-    Memory probe;
-    std::fill_n(probe.data, kCount, 1.0f);
-    if (!huge_pages_wanted() || collapse(probe.mapping, kBytes) != Collapsed::yes) return;  // no huge page to be had here
+    if (!available) return;
     EXPECT_EQ(huge_bytes_at(in.data), kBytes);
     EXPECT_EQ(huge_bytes_at(out.data), kBytes);
   });

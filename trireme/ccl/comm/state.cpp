@@ -160,8 +160,10 @@ RequestPtr CommunicatorState::submit(Operation&& op) {
         std::rethrow_exception(error());
       }
     }
-    if (done && op.on_finished) op.on_finished(nullptr);
-    if (done) return nullptr;
+    if (done) {
+      if (auto tell = std::exchange(op.on_finished, nullptr)) tell(nullptr);
+      return nullptr;
+    }
   }
   if (!request) request = enqueue(op);
   if (!caller_waits && !request->finished.load(std::memory_order_acquire)) call_for_progress(*request);
@@ -295,7 +297,8 @@ bool CommunicatorState::drive_briefly() {
 
 void CommunicatorState::stop_driving() {
   // An answer that a peer waits for may still be queued when our own operation is complete.
-  unsent_.store(!engine_.failure() && messenger_->unsent(), std::memory_order_seq_cst);
+  const bool unsent = !engine_.failure() && messenger_->unsent();
+  if (unsent != unsent_.load(std::memory_order_relaxed)) unsent_.store(unsent, std::memory_order_seq_cst);
   driving_.store(false, std::memory_order_seq_cst);
   if (blocked_.load(std::memory_order_seq_cst) != 0) {
     std::lock_guard lock(wait_mutex_);

@@ -41,8 +41,10 @@ struct Buffer {
 class HugePages : public testing::Test {
  protected:
   void SetUp() override {
-    Buffer probe(kHugePage);
-    if (!huge_pages_wanted() || collapse(probe.data, kHugePage) != Collapsed::yes) GTEST_SKIP() << "this kernel has no huge page to give, or does not collapse";
+    Buffer probe(4 * kHugePage);
+    Segment segment = Segment::create(2, kHugePage, false);
+    segment.populate_staging(0, false);
+    if (!huge_pages_wanted() || !collapse(probe.data, 4 * kHugePage) || !collapse(segment.staging(0), kHugePage)) GTEST_SKIP() << "this kernel has no huge page to give, or does not collapse";
   }
 };
 
@@ -80,19 +82,19 @@ TEST(MapOnHugePage, FailsAsMmapDoes) {
 TEST_F(HugePages, LieOnlyWithinTheBuffer) {
   Buffer buffer(4 * kHugePage, kPage);
   ASSERT_EQ(huge_bytes_at(buffer.data), 0u);
-  EXPECT_EQ(collapse(buffer.data, 4 * kHugePage - kPage), Collapsed::yes);
+  EXPECT_TRUE(collapse(buffer.data, 4 * kHugePage - kPage));
   EXPECT_EQ(huge_bytes_at(buffer.data), 3 * kHugePage);
   EXPECT_TRUE(buffer.whole());
-  EXPECT_EQ(collapse(buffer.data, kHugePage), Collapsed::never) << "holds no whole huge page";
+  EXPECT_FALSE(collapse(buffer.data, kHugePage)) << "holds no whole huge page";
 }
 
 // malloc's buffers begin anywhere.
 TEST_F(HugePages, TakeInTheEndsThatABufferFillsByHalf) {
   constexpr size_t kHalf = kHugePage / 2;
   Buffer buffer(4 * kHugePage);
-  EXPECT_EQ(collapse_with_ends(buffer.data + kHalf + kPage, 2 * kHugePage), Collapsed::yes) << "a little less than half of the first, more of the third";
+  EXPECT_TRUE(collapse_with_ends(buffer.data + kHalf + kPage, 2 * kHugePage)) << "a little less than half of the first, more of the third";
   EXPECT_EQ(huge_bytes_at(buffer.data), 2 * kHugePage);
-  EXPECT_EQ(collapse_with_ends(buffer.data + kHalf, 2 * kHugePage), Collapsed::yes) << "half of the first";
+  EXPECT_TRUE(collapse_with_ends(buffer.data + kHalf, 2 * kHugePage)) << "half of the first";
   EXPECT_EQ(huge_bytes_at(buffer.data), 3 * kHugePage);
   EXPECT_TRUE(buffer.whole());
 
@@ -100,7 +102,7 @@ TEST_F(HugePages, TakeInTheEndsThatABufferFillsByHalf) {
   munmap(alone.mapping, kHalf);
   munmap(alone.mapping + kHalf + kHugePage, kHalf);
   std::byte* middle = alone.mapping + kHalf;
-  EXPECT_NE(collapse_with_ends(middle, kHugePage), Collapsed::yes);
+  EXPECT_FALSE(collapse_with_ends(middle, kHugePage));
   EXPECT_EQ(huge_bytes_at(middle), 0u);
   EXPECT_EQ(middle[kPage], static_cast<std::byte>((kHalf + kPage) * 7 + (kHalf + kPage) / kPage));
 }
@@ -116,6 +118,21 @@ TEST_F(HugePages, AreForBuffersThatComeBack) {
   EXPECT_EQ(huge_bytes_at(buffer.data), 2 * kHugePage);
   EXPECT_EQ(huge_bytes_at(small.data), 0u);
   EXPECT_TRUE(buffer.whole());
+}
+
+// Of a buffer and its first part, which a rank sends of an allgather in place, the buffer counts.
+TEST_F(HugePages, AreForTheWholeOfABuffer) {
+  Buffer buffer(3 * kHugePage);
+  RecurringBuffers recurring(true);
+  for (int time = 1; time <= 3; ++time) {
+    recurring.saw(buffer.data, kHugePage);
+    recurring.saw(buffer.data, 3 * kHugePage);
+  }
+  EXPECT_EQ(huge_bytes_at(buffer.data), 3 * kHugePage);
+  Buffer shorter(3 * kHugePage);
+  for (int time = 1; time <= 2; ++time) recurring.saw(shorter.data, 3 * kHugePage);
+  for (int time = 1; time <= 300; ++time) recurring.saw(shorter.data, 2 * kHugePage);
+  EXPECT_EQ(huge_bytes_at(shorter.data), 2 * kHugePage) << "the rest is no longer used";
 }
 
 // What a program frees and allocates anew often lies at the same address.
@@ -143,7 +160,7 @@ TEST_F(HugePages, AreNotForThoseWhoDoNotWantThem) {
   unsetenv("TRIREME_HUGE_PAGES");
 }
 
-// Read-only memory, memory that is not mapped, a file: nothing happens, and nobody asks every time.
+// Read-only memory, memory that is not mapped: nothing happens.
 TEST_F(HugePages, AreRefusedInSilence) {
   RecurringBuffers recurring(true);
   void* nothing = mmap(nullptr, 4 * kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

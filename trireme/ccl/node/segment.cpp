@@ -81,7 +81,7 @@ void populate(void* memory, size_t bytes) {
 // The others' page tables follow when they touch it. While they do so, the kernel refuses.
 void make_huge(void* memory, size_t bytes) {
   constexpr int kAttempts = 4;
-  for (int attempt = 0; attempt < kAttempts && collapse(memory, bytes) == Collapsed::not_now; ++attempt) {
+  for (int attempt = 0; attempt < kAttempts && !collapse(memory, bytes); ++attempt) {
   }
 }
 
