@@ -16,7 +16,14 @@ inline constexpr int kDataTypes = 13;
 enum class Reduction : uint8_t { sum, prod, min, max, avg, band, bor, bxor, custom };
 inline constexpr int kReductions = 9;
 
-size_t size_of(DataType type);
+// Types and reductions arrive from other ranks, too: a number beyond the enumeration must not index a table.
+[[noreturn]] void refuse_type(size_t number);
+inline size_t size_of(DataType type) {
+  constexpr uint8_t kBytes[kDataTypes] = {1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1};
+  const auto index = static_cast<size_t>(type);
+  if (index >= kDataTypes) refuse_type(index);
+  return kBytes[index];
+}
 std::string_view name_of(DataType type);
 std::string_view name_of(Reduction op);
 

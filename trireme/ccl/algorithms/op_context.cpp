@@ -77,7 +77,8 @@ bool OpContext::all_entered_now(bool also_gone) {
 void OpContext::show_inline(const void* payload, size_t payload_bytes) {
   Record& record = begin_record();
   if (payload_bytes > kTinyBytes) record.manner = {static_cast<uint32_t>(Placement::apart), 1, 1, 0, 0};
-  if (payload_bytes != 0) std::memcpy(const_cast<std::byte*>(payload_of(local(), payload_bytes)), payload, payload_bytes);
+  if (payload_bytes == 8) std::memcpy(record.tiny, payload, 8);  // without a call
+  else if (payload_bytes != 0) std::memcpy(const_cast<std::byte*>(payload_of(local(), payload_bytes)), payload, payload_bytes);
   show(record);
 }
 

@@ -1,10 +1,12 @@
 // Payloads that lie in shared memory before their ranks meet: their memory is never used again too soon, and ranks that need no copy go along.
 #include <chrono>
+#include <cmath>
 #include <random>
 #include <thread>
 
 #include "trireme/ccl/comm/test_worlds.h"
 #include "trireme/ccl/node/segment.h"
+#include "trireme/ccl/reduction/reducer.h"
 
 namespace trireme::ccl {
 namespace {
@@ -116,6 +118,38 @@ TEST_P(Early, AllgatherOfUnequalBlocks) {
       const auto block = static_cast<const float*>(op.recv_blocks[static_cast<size_t>(rank)].data);
       for (size_t i = 0; i < count_of(rank); ++i) ASSERT_EQ(block[i], value(rank, 1, i)) << rank << " " << i;
     }
+  });
+}
+
+// Up to 32 bytes they do not go through the reducer.
+template <class T>
+void check_few(Communicator& comm, DataType type) {
+  for (size_t count = 1; count <= 40 / sizeof(T); ++count) {
+    for (bool in_place : {false, true}) {
+      std::vector<std::vector<T>> inputs;
+      std::vector<const void*> sources;
+      for (int rank = 0; rank < comm.size(); ++rank) {
+        std::mt19937 random(static_cast<unsigned>(rank * 100) + static_cast<unsigned>(count));
+        inputs.emplace_back(count);
+        for (T& each : inputs.back()) each = std::normal_distribution<T>()(random) * std::exp2(static_cast<T>(random() % 20));
+      }
+      for (const auto& each : inputs) sources.push_back(each.data());
+      std::vector<T> expected(count), mine = inputs[static_cast<size_t>(comm.rank())], out(count);
+      reduce_reference(type, Reduction::sum, comm.size(), sources, expected.data(), count, Stage::whole);
+      Operation op = make(OpKind::allreduce, count);
+      op.type = type;
+      op.send_buffer = mine.data();
+      op.recv_buffer = in_place ? mine.data() : out.data();
+      comm.submit(op).wait();
+      ASSERT_EQ(in_place ? mine : out, expected) << count << (in_place ? " in place" : "");
+    }
+  }
+}
+
+TEST_P(Early, SumsOfAFewHaveTheReducersBits) {
+  run([](Communicator& comm) {
+    check_few<float>(comm, DataType::float32);
+    check_few<double>(comm, DataType::float64);
   });
 }
 
