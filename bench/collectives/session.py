@@ -1,14 +1,15 @@
 """One run: the libraries that take part, the place they run in, and everything measured so far."""
 
+import dataclasses
 import statistics
 
 from libraries import Library, Request, ThisHost
 
 KEY = ("library", "ranks", "op", "dtype", "placement", "bytes", "calls")
 # A virtual machine's host moves its cores: what one library took while they were near and another while they were far apart cannot be compared. Then the
-# libraries have to take their turns again, so often.
+# libraries have to take their turns again, so often, with the sizes that it happened to.
 MOVED_US = 0.08
-MOST_TURNS_AGAIN = 6
+MOST_TURNS_AGAIN = 8
 
 
 class Session:
@@ -21,12 +22,15 @@ class Session:
 
     def measure(self, request: Request, names: list[str] | None = None) -> list[dict]:
         """Alternates between the libraries, so that a noisy moment hits all; one result per library and size."""
-        results, again = [], MOST_TURNS_AGAIN
+        results = []
         for _ in range(self.repeat):
             turns = self._take_turns(request, names)
-            while again > 0 and has_moved(turns):
-                again -= 1
-                turns = self._take_turns(request, names)
+            for _ in range(MOST_TURNS_AGAIN):
+                moved = sizes_that_moved(turns)
+                if not moved:
+                    break
+                turns = [result for result in turns if result["bytes"] not in moved]
+                turns += self._take_turns(dataclasses.replace(request, sizes=tuple(sorted(moved))), names)
             results += turns
         merged = merge(results)
         self.results += merged
@@ -46,12 +50,12 @@ class Session:
         return [name for name, library in self.libraries.items() if not library.on_request]
 
 
-def has_moved(turns: list[dict]) -> bool:
-    """Whether ranks that met in one time in one of these results met in another in the next, for any of the sizes."""
-    by_size = {}
+def sizes_that_moved(turns: list[dict]) -> set[int]:
+    """Those whose ranks met in one time in one of these results and in another in the next."""
+    by_size: dict[int, list[float]] = {}
     for result in turns:
         by_size.setdefault(result["bytes"], []).extend(result.get("meeting_us", []))
-    return any(max(times) - min(times) > MOVED_US for times in by_size.values() if times)
+    return {size for size, times in by_size.items() if times and max(times) - min(times) > MOVED_US}
 
 
 def merge(results: list[dict]) -> list[dict]:
