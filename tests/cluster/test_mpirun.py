@@ -63,14 +63,15 @@ def test_hugging_faces_trainer(mpi, hosts, model, data, on_one_host, tmp_path):
 
 # ---- Hostfiles ----
 
+# MPICH's mpirun may be killed by SIGPIPE when one host's ranks have ended before another's have begun.
+NAME_OF_HOST = ["sh", "-c", "hostname; sleep 1"]
 COMMENTED = "# two hosts\nnode0{slots} # the first\n\nnode1{slots}#comment\n"
 
 
 @every_mpi
 def test_a_hostfile_with_comments(mpi, hosts, tmp_path):
     slots = " slots=2" if mpi is OPEN else ""
-    # MPICH's mpirun may be killed by SIGPIPE when one host's ranks have ended before another's have begun.
-    with HostfileRanks(mpi, hosts, ["sh", "-c", "hostname; sleep 1"], logs=tmp_path, hostfile=COMMENTED.format(slots=slots)) as ranks:
+    with HostfileRanks(mpi, hosts, NAME_OF_HOST, logs=tmp_path, hostfile=COMMENTED.format(slots=slots)) as ranks:
         assert ranks.succeed(timeout_s=60) == ["node0\n", "node0\n", "node1\n", "node1\n"]
 
 
@@ -81,14 +82,14 @@ def test_mpich_5_takes_a_hostfile_with_comments_after_sed(hosts, tmp_path):
     message = re.search(r'MPICH 5 takes comments on lines of their own only; behind a host it stops with "(.*)"', page)[1]
     (sed,) = re.findall(r"^    (sed .* commented >hostfile)$", page, re.MULTILINE)
     commented = COMMENTED.format(slots="")
-    with HostfileRanks(MPICH_5, hosts, ["hostname"], logs=tmp_path, hostfile=commented) as ranks:
+    with HostfileRanks(MPICH_5, hosts, NAME_OF_HOST, logs=tmp_path, hostfile=commented) as ranks:
         assert ranks.wait(timeout_s=60)[0] != 0
     assert message in ranks.outputs()
     (tmp_path / "commented").write_text(commented)
     subprocess.run(sed, shell=True, cwd=tmp_path, check=True)
-    with HostfileRanks(MPICH_5, hosts, ["hostname"], logs=tmp_path, hostfile=(tmp_path / "hostfile").read_text()) as ranks:
+    with HostfileRanks(MPICH_5, hosts, NAME_OF_HOST, logs=tmp_path, hostfile=(tmp_path / "hostfile").read_text()) as ranks:
         assert ranks.succeed(timeout_s=60) == ["node0\n", "node0\n", "node1\n", "node1\n"]
-    with HostfileRanks(MPICH_5, hosts, ["hostname"], logs=tmp_path, hostfile="# two hosts\nnode0\nnode1\n") as ranks:
+    with HostfileRanks(MPICH_5, hosts, NAME_OF_HOST, logs=tmp_path, hostfile="# two hosts\nnode0\nnode1\n") as ranks:
         ranks.succeed(timeout_s=60)
 
 
