@@ -44,6 +44,7 @@ void copy_by_vectors(std::byte* to, const std::byte* from, size_t bytes) {
 }  // namespace
 
 void copy_around_caches(void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return;  // then it may be null
 #if defined(__SSE2__)
   copy_around_cache(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
 #else
@@ -52,6 +53,7 @@ void copy_around_caches(void* to, const void* from, size_t bytes) {
 }
 
 void copy_in_registers(void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return;  // then it may be null
 #if defined(__SSE2__)
   copy_by_vectors(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
 #else
