@@ -6,7 +6,7 @@
 
 Every variant is a process that holds its own model. First all compute the logits of one batch: a difference ends the run. Then they take turns,
 one step each, so that a noisy machine is noisy for all. A round is all batches of a variant once; the figure is the median over rounds of the
-time per sequence, the first round warms up and is not counted.
+time per sequence. Rounds of four steps at least warm up and are not counted: the first three still ask the kernel for pages.
 The FMA peak takes its turn too: 0.1 s of nothing but fused multiply-adds on all threads after each of trireme's steps, the median of a case.
 torch pads to 384; `grouped` pads to the longest of a batch of similar lengths; trireme computes no padding. `trireme-fp32` stands beside
 bf16, `deterministic` is trireme with TRIREME_DETERMINISTIC=1, `blas` with torch's matrix products (TRIREME_MATMUL=torch). --ipex names the Python of an
@@ -35,6 +35,7 @@ sys.path.insert(0, str(HERE.parent))
 import machine  # noqa: E402
 
 RESULTS = HERE.parent / "results" / "train_step.json"
+WARMING_STEPS = 4  # glibc's allocator keeps what a step frees from the fourth on
 VARIANTS = ["torch", "grouped", "compile", "ipex", "trireme-fp32", "deterministic", "blas", "trireme"]
 # trireme, with a variable set.
 SETTINGS = {"deterministic": {"TRIREME_DETERMINISTIC": "1"}, "blas": {"TRIREME_MATMUL": "torch"}}
@@ -118,7 +119,8 @@ def measure(model: str, lengths: str, dtype: str, arguments: argparse.Namespace)
     python = {variant: arguments.ipex if variant == "ipex" else sys.executable for variant in variants}
     workers = [Worker(python[variant], variant, model, lengths, dtype, arguments.threads, arguments.batches) for variant in variants]
     compare_answers(workers, MODELS[model], dtype)
-    for _ in range(arguments.rounds + 1):
+    warming = math.ceil(WARMING_STEPS / min(worker.batches for worker in workers))
+    for _ in range(warming + arguments.rounds):
         for worker in workers:
             worker.rounds.append([])
         for i in range(max(worker.batches for worker in workers)):
@@ -127,7 +129,7 @@ def measure(model: str, lengths: str, dtype: str, arguments: argparse.Namespace)
                     worker.rounds[-1].append(worker.ask("step"))
                     if worker.variant == "trireme":  # behind its step: before it, it would wake its threads
                         worker.fma_peaks.append(worker.ask("fma")["gflops"])
-    results = {worker.variant: worker.finish(first_counted=1) for worker in workers}
+    results = {worker.variant: worker.finish(first_counted=warming) for worker in workers}
     peaks = [peak for worker in workers for peak in worker.fma_peaks]
     for result in results.values() if peaks else []:
         result["fma_peak_gflops"] = statistics.median(peaks)
