@@ -42,7 +42,7 @@ TARGETS = {
 def run(who: str, model: pathlib.Path, form: str, dtype: str, arguments: argparse.Namespace, output: pathlib.Path) -> dict:
     steps = qa_runs.TUNED_STEPS if form == "tuned" else arguments.steps
     flags = qa_runs.qa_flags(model, arguments.train_file, steps, output)
-    flags += ["--max_train_samples", "2000", "--save_strategy", "no", "--report_to", "none", "--disable_tqdm", "True"]
+    flags += ["--save_strategy", "no", "--report_to", "none", "--disable_tqdm", "True"]
     flags += [*WHO[who], *qa_runs.FORMS[form], *(["--bf16"] if dtype == "bf16" else [])]
     done = subprocess.run(qa_runs.hf_command(*flags), env=qa_runs.environment(), capture_output=True, text=True)
     if done.returncode != 0:

@@ -118,6 +118,33 @@ def test_a_script_adds_an_option_of_its_own():
         assert done.stdout.strip() == "True sometimes False", done.stderr[-2000:]
 
 
+@pytest.mark.parametrize(
+    "how",
+    [
+        "parser = HfArgumentParser(TrainingArguments); parser.add_argument_group('mine').add_argument('--use_ipex', default='never')",
+        "parser = HfArgumentParser(TrainingArguments); parser.add_mutually_exclusive_group().add_argument('--use_ipex', default='never')",
+        "own = argparse.ArgumentParser(add_help=False); own.add_argument('--use_ipex', default='never'); "
+        "parser = HfArgumentParser(TrainingArguments, parents=[own])",
+    ],
+    ids=["group", "exclusive", "parent"],
+)
+def test_a_script_adds_an_option_in_another_way(how):
+    program = f"""
+        import argparse
+        from transformers import HfArgumentParser, TrainingArguments
+
+        {how}
+        training, rest = parser.parse_args_into_dataclasses()
+        from trireme._huggingface import asked
+        print(training.use_cpu, rest.use_ipex, asked.optimized())
+    """
+    done = attempt(program, "--output_dir", "out", "--use_cpu", "--use_ipex", "sometimes")
+    if "conflicting option string" in done.stderr:  # transformers has the flag itself, and refuses with or without Trireme
+        assert tuple(int(part) for part in transformers.__version__.split(".")[:2]) <= (4, 52)
+    else:
+        assert done.stdout.strip() == "True sometimes False", done.stderr[-2000:]
+
+
 def test_each_trainer_has_its_own_arguments():
     """Whichever were made last."""
     program = """
@@ -320,6 +347,25 @@ def test_bf16_follows_the_plan(choice, autocast):
 
 
 # ---- Versions that do not fit ----
+
+
+@pytest.mark.parametrize(("choice", "dtype"), [("emulate", "torch.float32"), ("native", "torch.bfloat16")])
+def test_bf16_of_a_model_that_was_optimized_by_hand(choice, dtype):
+    """accelerate's autocast is inside of the model's forward."""
+    program = """
+        import torch, trireme
+        from accelerate import Accelerator
+        from transformers import GPT2Config, GPT2LMHeadModel
+
+        model = trireme.optimize(GPT2LMHeadModel(GPT2Config(vocab_size=50, n_embd=16, n_layer=1, n_head=2, n_positions=16)))
+        accelerator = Accelerator(cpu=True, mixed_precision="bf16")
+        model = accelerator.prepare(model)
+        seen = []
+        model.lm_head.register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))
+        model(input_ids=torch.arange(5)[None])
+        print(*seen, accelerator.native_amp)
+    """
+    assert run(program, TRIREME_BF16=choice).split() == [dtype, "True"]
 
 
 def test_a_missing_seam_is_told_when_it_is_needed():

@@ -73,6 +73,10 @@ void check_custom(const ccl::communicator& comm) {
                ccl::allreduce(values.data(), values.data(), 1, ccl::reduction::custom, comm));
 }
 
+void add(const void* in, size_t count, void* inout, size_t*, ccl::datatype, const ccl::fn_context*) {
+  for (size_t i = 0; i < count; ++i) static_cast<float*>(inout)[i] += static_cast<const float*>(in)[i];
+}
+
 void check_scaled(const ccl::communicator& comm) {
   float factor = comm.rank() + 2.0f;
   ccl::reduction scaled_sum;
@@ -85,6 +89,28 @@ void check_scaled(const ccl::communicator& comm) {
   float expected = 0;
   for (int rank = 0; rank < comm.size(); ++rank) expected += rank + 2.0f;
   CHECK(out[0] == expected && out[1] == 10 * expected);
+
+  // What is scaled is what the operation before it has left, whether that is waited for, or stands before it in a group. The same with a function
+  // of the program's, whose result the next operation takes.
+  auto add_up = ccl::create_operation_attr<ccl::allreduce_attr>();
+  add_up.set<ccl::allreduce_attr_id::reduction_fn>((ccl::reduction_fn)add);
+  for (size_t count : {size_t(2), size_t(1) << 18}) {
+    const std::vector<float> ones(count, 1);
+    const std::vector<float> wanted(count, expected * static_cast<float>(comm.size()));
+    std::vector<float> sums(count, -1), scaled(count);
+    auto first = ccl::allreduce(ones.data(), sums.data(), count, ccl::reduction::sum, comm);
+    std::vector<ccl::event> deps;
+    deps.push_back(std::move(first));
+    ccl::allreduce(sums.data(), scaled.data(), count, scaled_sum, comm, ccl::default_allreduce_attr, deps).wait();
+    CHECK(scaled == wanted);
+
+    sums.assign(count, -1), scaled.assign(count, -1);
+    ccl::group_start();
+    ccl::allreduce(ones.data(), sums.data(), count, ccl::reduction::custom, comm, add_up);
+    ccl::allreduce(sums.data(), scaled.data(), count, scaled_sum, comm);
+    ccl::group_end();
+    CHECK(scaled == wanted);
+  }
 
   const double wrong = 0;
   double unused;

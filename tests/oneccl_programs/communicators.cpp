@@ -81,6 +81,7 @@ void check_split(ccl::communicator& comm) {
   to_split.emplace_back(std::move(everyone),
                         ccl::preview::create_comm_split_attr(ccl::attr_val<ccl::comm_split_attr_id::color>(1)));
   for (auto& made : ccl::preview::split_communicators(to_split)) check_works(made, size);
+  for (auto& made : ccl::split_communicators(to_split)) check_works(made, size);
 
   CHECK_THROWS(ccl::invalid_argument, "color", comm.split(ccl::default_comm_split_attr));
 }

@@ -1,5 +1,6 @@
 """bf16: what is planned for which CPU, what torch.autocast and optimize(dtype=torch.bfloat16) do."""
 
+import datetime
 import os
 import pathlib
 import subprocess
@@ -73,6 +74,7 @@ def test_noise_does_not_decide(plan):
 def rank(monkeypatch, plan):
     """rank(0 or 1, ...): what that rank of two plans, with plan's arguments."""
     distributed, store = torch.distributed, torch.distributed.HashStore()
+    store.set_timeout(datetime.timedelta(seconds=1))
     monkeypatch.setattr(distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(distributed, "get_world_size", lambda: 2)
     monkeypatch.setattr(precision, "ANSWER_SECONDS", 1)

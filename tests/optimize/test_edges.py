@@ -71,3 +71,13 @@ def test_nan_stays_nan(family, packed):
     assert_close(result[others][present[others]], before[others][present[others]])
     result[present].sum().backward()
     assert all(parameter.grad.isnan().any() for name, parameter in ours.named_parameters() if "layer.0" in name and "weight" in name)
+
+
+def test_a_model_that_torch_jit_has_compiled_is_left(capfd):
+    scripted = torch.jit.script(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Dropout(0.1)))
+    optimizer = torch.optim.AdamW(scripted.parameters(), lr=1e-3)
+    assert trireme.optimize(scripted, optimizer) == (scripted, optimizer)
+    assert "left the model: it is compiled by torch.jit" in capfd.readouterr().err
+    assert type(optimizer).__module__ == "trireme.optim"
+    scripted(torch.ones(2, 3)).sum().backward()
+    optimizer.step()

@@ -251,6 +251,46 @@ def test_a_switched_model_uses_our_attention(monkeypatch):
 
 
 @has_registry
+def test_masks_that_are_not_given_or_too_long(monkeypatch):
+    """Before 4.53 a model that is given no mask makes one of a key more than there are."""
+    theirs = llama()
+    ours = trireme.optimize(clone(theirs))
+    calls = []
+    real = ops.attention
+    monkeypatch.setattr(ops, "attention", lambda *args, **kwargs: calls.append(kwargs["causal"]) or real(*args, **kwargs))
+    ids = language_batch()["input_ids"]
+    torch.testing.assert_close(ours(input_ids=ids).logits, theirs(input_ids=ids).logits)
+    assert calls == [True, True]
+
+    query, key, value = (torch.randn(2, 4, 9, 8) for _ in range(3))
+    lowest = torch.finfo(torch.float32).min
+    mask = torch.full((9, 10), lowest).triu(1).expand(2, 1, 9, 10).contiguous()
+    module = torch.nn.Module()
+    whole, _ = attention.attention(True, module, query, key, value, mask)
+    wanted = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True).transpose(1, 2)
+    torch.testing.assert_close(whole, wanted)
+    attention.attention(True, module, query, key, value, mask)
+    assert calls[2:] == [True, True]
+    mask[:, :, :, 0] = lowest  # the same object, which says something else now
+    less, _ = attention.attention(True, module, query, key, value, mask)
+    assert not torch.allclose(less, whole)
+
+
+@has_registry
+def test_what_a_mixture_of_experts_hands_on(monkeypatch):
+    config = transformers.MixtralConfig(
+        vocab_size=VOCABULARY, hidden_size=HIDDEN, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        num_local_experts=2, max_position_embeddings=64, output_router_logits=True,
+    )  # fmt: skip
+    model = trireme.optimize(transformers.MixtralForCausalLM(config))
+    calls = []
+    real = ops.attention
+    monkeypatch.setattr(ops, "attention", lambda *args, **kwargs: calls.append(1) or real(*args, **kwargs))
+    model(**language_batch())
+    assert calls == [1, 1]
+
+
+@has_registry
 def test_cross_attention_is_not_packed():
     """A source may be as long as its target; its padding says nothing about the target's."""
     torch.manual_seed(0)

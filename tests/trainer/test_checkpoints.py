@@ -25,6 +25,21 @@ pytestmark = needs_program
 # ---- Going on ----
 
 
+
+@pytest.mark.parametrize("more", [[], ["--save_strategy", "steps", "--save_steps", 2, "--save_total_limit", 1]], ids=["overwritten", "rotated"])
+def test_the_model_may_be_a_checkpoint_that_the_run_removes(flags, tmp_path, more):
+    """Its tokenizer is saved all the same."""
+    out = tmp_path / "out"
+    run(0, *flags, "--save_strategy", "steps", "--save_steps", 2, "--max_steps", 2)
+    model = out / "checkpoint-2"
+    tokenizer = {each.name for each in model.glob("*token*")} | {"vocab.txt"}
+    for name in tokenizer:
+        (out / name).unlink(missing_ok=True)
+    run(0, *flags, "--model_name_or_path", model, "--overwrite_output_dir", "--max_steps", 6, *more)
+    assert tokenizer <= {each.name for each in out.iterdir()}
+    assert not model.exists()
+
+
 @pytest.mark.parametrize("how", [[], ["--gradient_accumulation_steps", 2, "--per_device_train_batch_size", 2], ["--bf16"]], ids=["plain", "accumulation", "bf16"])
 def test_resuming_is_bit_for_bit(flags, tmp_path, how):
     whole, cut = tmp_path / "whole", tmp_path / "cut"

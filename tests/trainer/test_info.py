@@ -5,6 +5,9 @@ import os
 import pathlib
 import subprocess
 
+import pytest
+
+from .runs import TRIREME, needs_program
 from .test_options import BUILD
 
 
@@ -46,3 +49,11 @@ def test_text_has_the_same_in_words():
     assert "lo 127.0.0.1: tried first" in text
     assert "TRIREME_IFACE  lo" in text
     assert "compute thread" in text
+
+
+@pytest.mark.parametrize(("variable", "value"), [("CCL_WORKER_COUNT", "0"), ("TRIREME_BF16", "yes")])
+@needs_program
+def test_wrong_settings_are_explained_and_the_rest_is_shown(variable, value):
+    done = subprocess.run([TRIREME, "info"], env={**os.environ, variable: value}, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert f"not known: {variable}={value}" in done.stdout and "interfaces" in done.stdout and f"{variable}  {value}" in done.stdout

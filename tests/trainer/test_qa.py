@@ -403,7 +403,7 @@ def test_a_model_and_a_dataset_by_name_come_once_to_a_host(model, data, tmp_path
         squad.close()
     gets = collections.Counter(each.path for server in (hub.hub, hub.storage, squad) for each in server.asked("GET"))
     assert sum(path.endswith("model.safetensors") or path in files for path in gets) >= 3 and set(gets.values()) == {1}, gets
-    assert (tmp_path / "models" / "models--org--name").is_dir() and (tmp_path / "hf" / "datasets" / "trireme-squad" / "dev-v1.1.json").exists()
+    assert (tmp_path / "models" / "models--org--name").is_dir() and (tmp_path / "models" / "trireme-squad" / "dev-v1.1.json").exists()
     results = json_of(out / "all_results.json")
     assert (results["train_samples"], results["eval_samples"]) == (11, 5)
 
@@ -483,6 +483,9 @@ def test_ask_says_what_is_missing(model, tmp_path):
         shutil.copy(model / name, tmp_path / name)
     assert "has no head for question answering" in ask("--model", tmp_path, "--context", "x", "--question", "y").stderr
     assert "the context is empty" in ask("--model", model, "--context", " ", "--question", "y").stderr
+    (tmp_path / "latin1").write_bytes("caf\u00e9".encode("latin-1"))
+    said = ask("--model", model, "--context_file", tmp_path / "latin1", "--question", "y").stderr
+    assert f"--context_file {tmp_path / 'latin1'} is not UTF-8" in said
     assert "no question was asked" in ask("--model", model, "--context", "x", input="").stderr
     assert "--model is missing" in ask("--context", "x").stderr
 
@@ -557,6 +560,21 @@ def test_the_tokenizer_limits_the_length_too(flags, model, tmp_path, limit, said
         features[name] = re.search(r"questions, (\d+) features", done.stderr).group(1)
         assert (said in done.stderr) == (name == "limited"), done.stderr
     assert features["limited"] == features["flag"]
+
+
+def test_nobody_need_read_what_is_said(flags, tmp_path):
+    """As behind `| head`."""
+    process = subprocess.Popen(command(0, *flags, "--logging_steps", 1), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(timeout=120) == 0
+    assert (tmp_path / "out" / "model.safetensors").exists()
+
+
+def test_nobody_need_have_a_home(flags):
+    environment = {name: value for name, value in os.environ.items() if name not in ("HOME", "HF_HOME", "XDG_CACHE_HOME")}
+    done = subprocess.run(command(0, *flags), env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_rank_that_fails_ends_the_others(flags, tmp_path):

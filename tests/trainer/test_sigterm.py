@@ -73,6 +73,30 @@ def test_a_rank_that_waits_for_a_stopped_one_saves_alone(flags, tmp_path):
     run(2, *flags)  # and it can be gone on from
 
 
+@pytest.mark.long
+def test_however_long_a_save_takes_nobody_ends_before_it_is_done(flags, tmp_path):
+    """mpirun would end the rank that writes, in the middle of it."""
+    with Started(2, *flags, *FOREVER, "--save_strategy", "steps", "--save_steps", 1, "--save_total_limit", 1, log=tmp_path / "log") as started:
+        started.wait_for("^step 5/")
+        first, second = started.ranks()
+        deadline = time.monotonic() + 30
+        while True:
+            os.kill(first, signal.SIGSTOP)
+            if list((tmp_path / "out").glob(".partial-checkpoint-*")):
+                break
+            os.kill(first, signal.SIGCONT)
+            assert time.monotonic() < deadline, "it never saves"
+            time.sleep(0.003)
+        for rank in (first, second):
+            os.kill(rank, signal.SIGTERM)
+        time.sleep(18)  # longer than the second has patience otherwise
+        assert second in started.ranks()
+        os.kill(first, signal.SIGCONT)
+        code, seconds = started.end()
+    assert code == 143 and seconds < BOUND_S, started.output()
+    assert f"SIGTERM: step {saved_step(tmp_path / 'out')} is saved" in started.output()
+
+
 def test_while_data_is_prepared_there_is_nothing_to_save(flags, tmp_path):
     many = questions(tmp_path, train=60000)
     with Started(0, *flags, *many, log=tmp_path / "log") as started:

@@ -393,3 +393,27 @@ def test_vocab_json(settings, tmp_path):
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
     compare(tmp_path, RobertaTokenizerFast.from_pretrained(tmp_path).backend_tokenizer, texts.HARD)
     assert json.loads(run_program(tmp_path).stdout)["between"] == 2 * [tokenizer.token_to_id("</s>")]
+
+
+@pytest.mark.parametrize(
+    ("settings", "given"),
+    [
+        ({}, True),
+        ({"tokenizer_class": "DistilBertTokenizer"}, False),
+        ({"tokenizer_class": "DistilBertTokenizer", "model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}, True),
+        ({"model_input_names": ["input_ids", "attention_mask"]}, False),
+    ],
+)
+def test_token_types_are_given_where_transformers_gives_them(settings, given, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    directory, _ = families.save(bert(), tmp_path)
+    (directory / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer", **settings}))
+    assert ("token_type_ids" in transformers.AutoTokenizer.from_pretrained(directory)("a", "b")) == given
+    assert json.loads(run_program(directory).stdout)["types"] == ([0, 0, 0, 1, 1] if given else [0] * 5)
+
+
+def test_context_before_question_is_refused(tmp_path):
+    directory, _ = families.save(bert(), tmp_path)
+    (directory / "tokenizer_config.json").write_text(json.dumps({"padding_side": "left"}))
+    done = run_program(directory)
+    assert done.returncode != 0 and b"tokenizer_config.json.padding_side: run_qa.py puts the context before the question" in done.stderr

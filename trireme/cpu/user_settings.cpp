@@ -1,5 +1,7 @@
 #include "trireme/cpu/user_settings.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -34,9 +36,15 @@ bool places(const char* name) {
   return std::ranges::find(kNot, value) == std::end(kNot);
 }
 
+// `accelerate launch` gives everybody a KMP_AFFINITY. torch's own OpenMP runtime does not read it: then nobody places threads.
+bool comes_from_accelerate(std::string_view name) {
+  return name == "KMP_AFFINITY" && value_of("KMP_AFFINITY") == "granularity=fine,compact,1,0" &&
+         !value_of("ACCELERATE_MIXED_PRECISION").empty() && ::dlsym(RTLD_DEFAULT, "kmp_set_blocktime") == nullptr;
+}
+
 std::string placing_variable() {
   for (const char* name : {"KMP_AFFINITY", "KMP_HW_SUBSET", "GOMP_CPU_AFFINITY", "OMP_PLACES", "OMP_PROC_BIND"})
-    if (places(name)) return name;
+    if (places(name) && !comes_from_accelerate(name)) return name;
   // Intel MPI's launcher and library place the process; I_MPI_PIN=0 tells them not to.
   bool intel_pins = value_of("I_MPI_PIN").empty() || places("I_MPI_PIN");
   for (const char* name : {"I_MPI_PIN_DOMAIN", "I_MPI_PIN_PROCESSOR_LIST", "I_MPI_PIN_PROCS"})

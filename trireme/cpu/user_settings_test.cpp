@@ -16,7 +16,7 @@ class UserSettingsTest : public testing::Test {
   static constexpr const char* kNames[] = {"OMP_NUM_THREADS",     "TORCHELASTIC_RUN_ID", "KMP_AFFINITY",     "KMP_HW_SUBSET",
                                            "GOMP_CPU_AFFINITY",   "OMP_PLACES",          "OMP_PROC_BIND",    "I_MPI_PIN",
                                            "I_MPI_PIN_DOMAIN",    "I_MPI_PIN_PROCS",     "TRIREME_PIN",      "I_MPI_PIN_PROCESSOR_LIST",
-                                           "CCL_WORKER_AFFINITY", "CCL_WORKER_COUNT",    "CCL_WORKER_OFFLOAD"};
+                                           "CCL_WORKER_AFFINITY", "CCL_WORKER_COUNT",    "CCL_WORKER_OFFLOAD", "ACCELERATE_MIXED_PRECISION"};
   void SetUp() override {
     for (const char* name : kNames) {
       const char* value = std::getenv(name);
@@ -102,6 +102,14 @@ TEST_F(UserSettingsTest, EveryWayToPlaceThreadsIsSeen) {
     EXPECT_EQ(read_user_settings(root_.path()).placed_by, name);
     unsetenv(name);
   }
+}
+
+// No runtime is loaded here that would read it.
+TEST_F(UserSettingsTest, WhatAccelerateSetsForEverybodyIsNobodysWish) {
+  set("ACCELERATE_MIXED_PRECISION", "no"), set("KMP_AFFINITY", "granularity=fine,compact,1,0");
+  EXPECT_EQ(read_user_settings(root_.path()).placed_by, "");
+  set("KMP_AFFINITY", "granularity=fine,compact");
+  EXPECT_EQ(read_user_settings(root_.path()).placed_by, "KMP_AFFINITY");
 }
 
 TEST_F(UserSettingsTest, NotToPlaceIsNoPlace) {

@@ -144,5 +144,7 @@ CCL_API vector_class<communicator> create_communicatorsExt(int size, const vecto
 CCL_API vector_class<communicator> split_communicators(const vector_class<pair_class<communicator, comm_split_attr>>& attrs);
 
 }  // namespace preview
+
+using preview::split_communicators;  // as 2021.15 and later have it
 }  // namespace v1
 }  // namespace ccl

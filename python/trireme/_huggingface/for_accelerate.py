@@ -134,6 +134,23 @@ def _is_ours(accelerator: Any) -> bool:
     return of(accelerator).optimized() and accelerator.device.type == "cpu"
 
 
+def _escapes_autocast(accelerator: Any, model: Any) -> bool:
+    """Whether trireme.optimize was given the model, and bf16 would be slower than fp32 here."""
+    import torch
+
+    if accelerator.device.type != "cpu" or accelerator.state.mixed_precision != "bf16" or not isinstance(model, torch.nn.Module):
+        return False
+    from trireme._optimize import bf16_plan, is_off, precision
+    from trireme._optimize.report import say_once
+
+    if is_off() or not precision.follows_plan(model):
+        return False
+    plan = bf16_plan()
+    if not plan.native:
+        say_once(str(plan))
+    return not plan.native
+
+
 def _optimize_models(cls: Any) -> None:
     original = cls.prepare_model
 
@@ -143,7 +160,13 @@ def _optimize_models(cls: Any) -> None:
             from trireme import optimize
 
             optimize(model)
-        return original(self, model, *args, **kwargs)
+        if not (self.native_amp and _escapes_autocast(self, model)):
+            return original(self, model, *args, **kwargs)
+        self.native_amp = False  # for this model: accelerate's autocast is inside of its forward, behind the hook that leaves any
+        try:
+            return original(self, model, *args, **kwargs)
+        finally:
+            self.native_amp = True
 
     cls.prepare_model = prepare_model
 

@@ -204,7 +204,7 @@ def patch_parser(module: types.ModuleType) -> None:
     def __init__(self: Any, dataclass_types: Any = None, *args: Any, **kwargs: Any) -> None:
         if dataclass_types is not None and not dataclasses.is_dataclass(dataclass_types):
             dataclass_types = list(dataclass_types)  # may be an iterator
-        _yield_names(dataclass_types)
+        _yield_names(dataclass_types, kwargs.get("parents", ()))
         if dataclass_types is None:
             original(self, *args, **kwargs)
         else:
@@ -219,13 +219,34 @@ def patch_parser(module: types.ModuleType) -> None:
 
     cls.__init__ = __init__
     cls.add_argument = add_argument
+    for name in ("add_argument_group", "add_mutually_exclusive_group"):
+        setattr(cls, name, _yielding_group(getattr(cls, name)))
     return None
 
 
-def _yield_names(dataclass_types: Any) -> None:
+def _yielding_group(make: Any) -> Any:
+    @functools.wraps(make)
+    def make_group(self: Any, *args: Any, **kwargs: Any) -> Any:
+        group = make(self, *args, **kwargs)
+        add = group.add_argument
+
+        @functools.wraps(add)
+        def add_argument(*names: Any, **kwargs: Any) -> Any:
+            _yield_options(self, names)
+            return add(*names, **kwargs)
+
+        group.add_argument = add_argument
+        return group
+
+    return make_group
+
+
+def _yield_names(dataclass_types: Any, parents: Iterable[Any]) -> None:
     kinds = [dataclass_types] if dataclasses.is_dataclass(dataclass_types) else dataclass_types or ()
     fields = [field for kind in kinds if dataclasses.is_dataclass(kind) for field in dataclasses.fields(kind) if not _is_ours(field)]
-    _yield([kind for kind in kinds if getattr(kind, "_trireme", False)], {name for field in fields for name in _options_of(field)})
+    taken = {name for field in fields for name in _options_of(field)}
+    taken |= {action.dest for parent in parents for action in parent._actions}
+    _yield([kind for kind in kinds if getattr(kind, "_trireme", False)], taken)
 
 
 def _is_ours(field: Any) -> bool:
@@ -245,7 +266,8 @@ def _yield_options(parser: Any, options: Iterable[str]) -> None:
     known = parser._option_string_actions
     clashing = {option: known[option] for option in options if option in known}
     wanted = {action.dest for action in clashing.values()}
-    for name in _yield([kind for kind in parser.dataclass_types if getattr(kind, "_trireme", False)] if clashing else [], wanted):
+    kinds = getattr(parser, "dataclass_types", ())  # none while argparse makes a parser
+    for name in _yield([kind for kind in kinds if getattr(kind, "_trireme", False)] if clashing else [], wanted):
         ours = [(option, action) for option, action in known.items() if action.dest == name]
         parser._handle_conflict_resolve(None, ours)
 

@@ -51,6 +51,9 @@ def is_off() -> bool:
 def _optimize(model: nn.Module, optimizer: torch.optim.Optimizer | None, dtype: torch.dtype | None) -> list[str]:
     load_operators()
     torch.ops.trireme.keep_blocks()
+    if isinstance(model, torch.jit.ScriptModule):
+        lines = ["left the model: it is compiled by torch.jit; optimize what it was made from"]
+        return lines + ([line] if optimizer is not None and (line := optimizers.optimize(optimizer, model)) else [])
     lines, packed = _optimize_encoders(model)
     lines += generic.switch_attention(model, packed)
     lines += generic.swap_modules(model, packed)

@@ -22,6 +22,7 @@ from torch import nn
 
 from trireme import ops
 from trireme._optimize.packing import Packing, packing_of
+from trireme._optimize.report import say_once
 
 PACKED = "trireme"
 PADDED = "trireme_padded"
@@ -32,6 +33,7 @@ BLOCKED = -1e4
 # What models hand to every attention function; transformers' function for sdpa ignores it too.
 IGNORED = {"sliding_window", "position_ids", "cache_position", "use_cache", "output_hidden_states", "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q"}
 IGNORED |= {"max_length_k", "num_items_in_batch", "deterministic", "use_top_left_mask", "target_dtype", "attn_implementation", "return_dict"}
+IGNORED |= {"output_router_logits", "seq_idx"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,15 +87,32 @@ def attention(
     """query: [B, heads, S, D]; key, value: [B, kv_heads, S', D]. Returns [B, S, heads, D], and probabilities only where they were asked for."""
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+    attention_mask = _cut(attention_mask, key.shape[2])
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     causal = attention_mask is None and query.shape[2] > 1 and bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
     others = {name: x for name, x in others.items() if x is not None and x is not False and name not in IGNORED}
     if others.keys() and others.keys() <= {"head_mask", "output_attentions", "softcap"}:
         return in_steps(query, key, value, attention_mask, scale, causal, dropout, **others)
+    if others:
+        say_once(f"{type(module).__name__} hands {', '.join(sorted(others))} to its attention: torch's computes it")
     if others or not _fits(query, key, value, attention_mask):
         theirs = ALL_ATTENTION_FUNCTIONS["sdpa"]
         return theirs(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, is_causal=causal, **others)
     return _ours(packs, query, key, value, attention_mask, scale, causal, dropout), None
+
+
+def _cut(mask: torch.Tensor | None, length: int) -> torch.Tensor | None:
+    """Models that make their masks themselves may give them one key more than there are; transformers' function for sdpa cuts them too. Every layer is
+    handed the same mask, so what is cut is kept on it: a copy, since a view would keep the mask alive."""
+    if mask is None or mask.dim() != 4 or mask.shape[3] <= length:
+        return mask
+    if mask.is_inference() or mask.requires_grad or torch.compiler.is_compiling():
+        return mask[..., :length]
+    version, cut = getattr(mask, "_trireme_cut", (-1, None))
+    if version != mask._version or cut.shape[3] != length:
+        cut = mask[..., :length].clone()
+        mask._trireme_cut = (mask._version, cut)  # type: ignore[attr-defined]
+    return cut
 
 
 def _fits(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> bool:

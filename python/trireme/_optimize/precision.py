@@ -26,7 +26,7 @@ CHOICES = ("auto", "native", "emulate")
 PROBE_SECONDS = 60
 MARGIN = 1.2  # how many times as fast as fp32's a bf16 product must be: less is noise, and what bf16 rounds off should buy something
 KEY = "trireme/bf16_plan"  # in the job's store: what rank 0 decided
-ANSWER_SECONDS = 2 * PROBE_SECONDS  # that rank 0 may take
+ANSWER_SECONDS = 2 * PROBE_SECONDS  # that rank 0 may take; more where the group's timeout is longer
 ISA_LEVELS = ("scalar", "avx2", "avx512")
 
 _told: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()  # by store: what this process told, or was told
@@ -90,12 +90,13 @@ def _of_rank_0(own: Bf16Plan) -> Bf16Plan:
             _told[store] = own.native
         return own
     if store not in _told:
+        patience = max(datetime.timedelta(seconds=ANSWER_SECONDS), store.timeout)
         try:
-            store.wait([KEY], datetime.timedelta(seconds=ANSWER_SECONDS))
+            store.wait([KEY], patience)
         except RuntimeError as error:  # torch's DistStoreError is one
             raise RuntimeError(
-                f"rank {rank}: bf16_plan: rank 0 has not said in {ANSWER_SECONDS} s whether it computes in bf16. "
-                "Ask for bf16 on every rank, or on none."
+                f"rank {rank}: bf16_plan: rank 0 has not said in {patience.total_seconds():.0f} s whether it computes in bf16. "
+                "Ask for bf16 on every rank, or on none; if rank 0 has more to do before, give the group a longer timeout (--ddp_timeout)."
             ) from error
         _told[store] = store.get(KEY) == b"1"
     native = _told[store]
@@ -170,8 +171,12 @@ def autocast_dtype() -> torch.dtype | None:
 _left = threading.local()  # .calls: of this thread, the models being called, by id, and whether each left autocast
 
 
+def follows_plan(model: nn.Module) -> bool:
+    return leave_autocast in model._forward_pre_hooks.values()
+
+
 def follow_plan(model: nn.Module) -> None:
-    if leave_autocast not in model._forward_pre_hooks.values():
+    if not follows_plan(model):
         model.register_forward_pre_hook(leave_autocast, prepend=True)
         model.register_forward_hook(enter_autocast, always_call=True)
 

@@ -31,7 +31,7 @@ size_t largest_payload(const Operation& op) {
 // Every rank reads what all others send, so that many ranks gain less from it than from sharing the work. Up to the inline limit no setting of one rank's has a
 // say: there is no other algorithm to fall back on when the ranks do not agree.
 bool fits_early(const CommContext& comm, size_t bytes) {
-  return bytes > kEarlyLeast && (bytes <= kInlineBytes || comm.ways.may_go_early()) && bytes * static_cast<size_t>(comm.topology.size() - 1) <= kEarlyBytes;
+  return bytes > kEarlyLeast && (bytes <= kInlineBytes || comm.ways.may_go_early()) && bytes <= kEarlyBytes / static_cast<size_t>(comm.topology.size() - 1);
 }
 
 void show_early(OpContext& run, size_t slot_bytes) {

@@ -40,6 +40,7 @@ class pending_operation {
   // Null once it is over and somebody has learnt how.
   const core::Communicator* communicator() const { return communicator_.get(); }
 
+  bool has_dependencies() const { return !dependencies_.empty(); }
   // Waits for the dependencies. Throws what they or the submission failed with.
   void submit();
   // Will not be submitted, because of `why`.

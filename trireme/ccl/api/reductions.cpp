@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cstring>
+#include <exception>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <type_traits>
@@ -121,7 +123,10 @@ void plan_pre_mul_sum(plan& plan, const pre_mul_sum& sum, datatype dtype, int si
   const size_t count = contributed(operation, size);
   if (operation.send_buffer != nullptr) {
     plan.scratch = std::make_shared_for_overwrite<std::byte[]>(multiply("count", count, bytes_of(dtype)));
-    scale(dtype, operation.send_buffer, plan.scratch.get(), count, sum.scalar.data());
+    // Not before: what it waits for may write the buffer.
+    operation.on_start = [dtype, from = operation.send_buffer, scaled = plan.scratch, count, scalar = sum.scalar] {
+      scale(dtype, from, scaled.get(), count, scalar.data());
+    };
     operation.send_buffer = plan.scratch.get();
   }
   operation.reduction = core::Reduction::sum;
@@ -168,11 +173,20 @@ void plan_custom(plan& plan, const reduction_request& request, int rank, int siz
     operation.send_blocks = end_to_end(const_cast<void*>(std::exchange(operation.send_buffer, nullptr)), bytes, size);
     operation.count = 0;
   }
-  if (gets_result) {
-    plan.finish = [request, contributions = plan.scratch.get(), count, bytes, size, result] {
-      combine(request, contributions, count, bytes, size, result);
-    };
-  }
+  if (!gets_result) return;
+  // Before the collectives behind it start, which may send the result. The program's function may throw; that is for who waits.
+  const auto thrown = std::make_shared<std::exception_ptr>();
+  operation.on_finished = [request, contributions = plan.scratch, count, bytes, size, result, thrown](const std::exception_ptr& error) {
+    if (error) return;
+    try {
+      combine(request, contributions.get(), count, bytes, size, result);
+    } catch (...) {
+      *thrown = std::current_exception();
+    }
+  };
+  plan.finish = [thrown] {
+    if (*thrown) std::rethrow_exception(*thrown);
+  };
 }
 
 core::Reduction predefined(reduction rtype) {

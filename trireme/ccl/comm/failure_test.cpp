@@ -111,6 +111,30 @@ TEST_P(Failures, EachAnotherRoot) {
   }
 }
 
+// Who tests without a pause never sleeps, which is when ranks ask each other.
+TEST_P(Failures, EachAnotherRootWhileTheyOnlyTest) {
+  CommunicatorOptions options;
+  options.timeout = milliseconds(20000);
+  std::atomic<int> told{0};
+  on_world(
+      2, GetParam(),
+      [&](Communicator& comm) {
+        std::vector<float> data(20);
+        Operation op = allreduce_of(data);
+        op.kind = OpKind::scatter;
+        op.count = 10;
+        op.root = 1 - comm.rank();
+        op.caller_waits = true;
+        const auto start = std::chrono::steady_clock::now();
+        Request request = comm.submit(op);
+        EXPECT_THROW(while (!request.test()) {}, Mismatch);
+        EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+        ++told;
+      },
+      options);
+  EXPECT_EQ(told, 2);
+}
+
 TEST_P(Failures, AlltoallCountsThatDisagree) {
   for (size_t count : {size_t{10}, size_t{10000}}) {
     expect_mismatch(3, GetParam(), [count](int rank, std::vector<float>& data) {

@@ -25,6 +25,7 @@ constexpr size_t kTcpEagerBytes = 64 * 1024;
 constexpr size_t kInlineSubmitBytes = 256 * 1024;
 
 constexpr int kRoundsWithoutPause = 64;
+constexpr auto kCallerPolls = std::chrono::milliseconds(50);
 
 // Large messages within a host are read out of the sender's memory.
 class LocalReader final : public DirectReader {
@@ -37,7 +38,8 @@ class LocalReader final : public DirectReader {
     offer.region = view.region;
     offer.readable = node_.memory().reachable(view);
   }
-  // A rank that leaves takes its memory along. It shows that it leaves before it gives the memory back, so what was read until then is whole.
+  // A rank that leaves takes its memory along, and one whose communicator fails gives it back to its caller. Both show it before, so what was read until
+  // then is whole.
   void read(int peer, const LinkFrame& offer, void* data) override {
     check_present(peer);
     try {
@@ -51,6 +53,7 @@ class LocalReader final : public DirectReader {
 
  private:
   void check_present(int peer) const {
+    if (node_.fails()) node_.throw_poison();
     // After the flag that read_from_peers raised: either this sees the rank leave, or who leaves sees the flag.
     if (node_.segment().progress(topology_.local[peer]).value.load(std::memory_order_seq_cst) != kLeft) return;
     throw PeerLost(peer, str("rank ", topology_.rank, ": rank ", peer, " has left the communicator before its message was taken"));
@@ -275,8 +278,12 @@ void CommunicatorState::nudge() {
   refuse_forked_child();
   if (!try_drive()) return;
   const Turn turn(*this);
-  poll();
+  const bool moved = poll();
   check_deadlines();  // who polls without a pause keeps everybody else from the turn
+  // Nor does it ever sleep, which is when others call out.
+  const auto now = std::chrono::steady_clock::now();
+  if (moved || !collective_started_) still_since_ = now;
+  else if (now - still_since_ > kCallerPolls) messenger_->call_out();
 }
 
 void CommunicatorState::drive(const std::function<bool()>& stop, Patience patience, Deadline until) {
@@ -458,7 +465,6 @@ void CommunicatorState::finish(const RequestPtr& request, std::exception_ptr err
 // time slice: a rank that goes to sleep whenever its peer is off its core soon finds both of them asleep in turn, which measured 30
 // times slower beside busy processes. A worker's core may be wanted for computing, and so may any core where ranks outnumber them.
 void CommunicatorState::idle(Idle& idle) {
-  constexpr auto kCallerPolls = std::chrono::milliseconds(50);
   if (++idle.rounds == 1) idle.since = std::chrono::steady_clock::now();
   bool poll_on = idle.rounds < spin_rounds_;
   if (!poll_on && idle.patience == Patience::caller && spin_by_time_) poll_on = std::chrono::steady_clock::now() - idle.since < kCallerPolls;

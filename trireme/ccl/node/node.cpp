@@ -155,6 +155,14 @@ PoisonNote Node::poison_note() const {
   return {static_cast<PoisonNote::Kind>(poison.kind), poison.rank, std::string(poison.text)};
 }
 
+void Node::throw_poison() const {
+  // Whoever says why needs less than a microsecond, unless it is killed meanwhile.
+  const Deadline deadline = Deadline::after(std::chrono::milliseconds(10));
+  while (!poisoned() && !deadline.passed()) std::this_thread::yield();
+  if (poisoned()) std::rethrow_exception(poison_note().to_exception());
+  throw IoError("the communicator has failed, and the rank that was to say why is gone");
+}
+
 void Node::await_others(std::chrono::milliseconds writers_at_most, std::chrono::milliseconds readers_at_most) const {
   Deadline writers_end = Deadline::after(writers_at_most), readers_end = Deadline::after(readers_at_most);
   auto lowered = [](const std::atomic<uint32_t>& raised, Deadline deadline) {

@@ -86,6 +86,9 @@ class Node {
   void poison(const PoisonNote& note);
   bool poisoned() const { return segment_.header().poison.state.load(std::memory_order_seq_cst) == Poison::kSet; }
   PoisonNote poison_note() const;
+  // From the moment on at which a rank begins to say why: its caller may be given its buffers back.
+  bool fails() const { return segment_.header().poison.state.load(std::memory_order_seq_cst) != Poison::kNone; }
+  [[noreturn]] void throw_poison() const;
 
   // Writes into a peer's buffer go through here. Once the communicator has failed a rank's caller may reuse its buffers, so from then
   // on nobody writes: this throws what ended it, and who fails waits for the writes that have begun. Keep each one short.
@@ -95,7 +98,7 @@ class Node {
     std::atomic<uint32_t>& raised = segment_.touching(me_).writing;
     raised.store(1, std::memory_order_seq_cst);
     Lowered lowered{raised};
-    if (poisoned()) std::rethrow_exception(poison_note().to_exception());
+    if (fails()) throw_poison();
     write();
   }
   // Steps of operations, which may read peers' buffers, go through here. Between processes the kernel refuses what is no longer there. Threads of one

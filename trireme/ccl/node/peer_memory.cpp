@@ -116,6 +116,7 @@ void PeerMemory::take_message(const LocalMessage& message) {
   unmap_freed();
   void* memory = map_on_huge_page(header.bytes, MAP_SHARED, message.fds[0].get());
   if (memory == MAP_FAILED) throw IoError(errno_message("mapping a peer's shared buffer", errno));
+  madvise(memory, header.bytes, MADV_DONTFORK);  // a child has no use for it, and would keep it after its owner's end
   mappings_[{static_cast<int>(header.from), header.region}] = {static_cast<std::byte*>(memory), header.bytes};
 }
 

@@ -13,6 +13,7 @@
 #include "trireme/trainer/app/qa_data.h"
 #include "trireme/trainer/model/weights.h"
 #include "trireme/trainer/options/small_options.h"
+#include "trireme/trainer/tokenizer/utf8.h"
 #include "trireme/trainer/train/evaluate.h"
 
 namespace trireme::trainer {
@@ -32,11 +33,14 @@ std::vector<std::string> questions_of(const AskOptions& options) {
 std::vector<Example> examples_of(const AskOptions& options) {
   const auto context =
       std::make_shared<const std::string>(options.context ? *options.context : read_file(*options.context_file));
+  check_utf8(*context, options.context ? "--context" : "--context_file " + *options.context_file);
   if (context->find_first_not_of(" \t\r\n") == std::string::npos)
     throw InvalidArgument("the context is empty: there is nothing to find an answer in");
   std::vector<Example> examples;
-  for (const std::string& question : questions_of(options))
+  for (const std::string& question : questions_of(options)) {
+    check_utf8(question, str("question ", examples.size() + 1));
     examples.push_back({str(examples.size()), "", question, context, {}});
+  }
   return examples;
 }
 
@@ -69,6 +73,7 @@ int run_ask(const std::vector<std::string>& arguments) {
     std::cout << ask_help();
     return 0;
   }
+  settle_threads();
   auto hub = HubSettings::from_environment(options.cache_dir.value_or(""), options.token.value_or(""));
   hub.progress = download_lines();
   const std::filesystem::path directory = model_directory(options.model_name_or_path, hub, options.model_revision);

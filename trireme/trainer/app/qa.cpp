@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <iostream>
 #include <thread>
@@ -50,7 +51,7 @@ int64_t restarts() {
   return text == nullptr ? 0 : std::strtoll(text, nullptr, 10);
 }
 
-SideFiles side_files(const Tokenizer& tokenizer) {
+SideFiles read_files_of(const Tokenizer& tokenizer) {
   SideFiles files;
   for (const fs::path& path : tokenizer.files()) files.contents.emplace_back(path.filename().string(), read_file(path));
   return files;
@@ -111,6 +112,8 @@ class QaRun {
   const fs::path output_dir_;
   ModelConfig config_;
   std::unique_ptr<Tokenizer> tokenizer_;
+  // Kept from the beginning: their folder may be a checkpoint that this run removes.
+  SideFiles tokenizer_files_;
   std::unique_ptr<QaModel> model_;
   std::unique_ptr<AdamW> optimizer_;
   const Bf16Plan bf16_;  // of this rank
@@ -252,6 +255,7 @@ void QaRun::load_model(bool resumes) {
   const fs::path config_dir = named(options_.config_name, config_directory);
   config_ = read_config(config_dir / "config.json");
   tokenizer_ = load_tokenizer(named(options_.tokenizer_name, tokenizer_directory), config_dir);
+  if (world_.is_first() && options_.do_train) tokenizer_files_ = read_files_of(*tokenizer_);
   if (tokenizer_->vocabulary_size() > config_.vocabulary)
     throw InvalidArgument(str("the tokenizer has ", tokenizer_->vocabulary_size(), " tokens, the model of ",
                               model_dir.string(), " knows ", config_.vocabulary, ": they do not belong together"));
@@ -342,11 +346,14 @@ void QaRun::finish_training(Training& training, Journal& journal, const Start& s
   metrics["train_loss"] = end.loss_sum / steps;
   epochs_done_ = training.epochs_done();
   metrics["epoch"] = *epochs_done_;
-  journal.log(metrics);
+  {
+    const std::scoped_lock lock(training.state_mutex());
+    journal.log(metrics);
+  }
   metrics["train_samples"] = training.samples();
   tell_stragglers(training.times());
   if (!world_.is_first()) return;
-  save_model(output_dir_, *model_, *optimizer_, side_files(*tokenizer_));
+  save_model(output_dir_, *model_, *optimizer_, tokenizer_files_);
   save_metrics(output_dir_, "train", metrics);
   save_state(journal.state(), output_dir_ / "trainer_state.json");
   std::cout << metrics_table("train", metrics) << std::flush;
@@ -404,17 +411,20 @@ void QaRun::check() const {
 }
 
 void QaRun::save() {
+  // A rank that ends early must not do so while the checkpoint is written: mpirun would end the one that writes it. So the
+  // others hold the lock as well, and SIGTERM's last resort waits for it.
+  std::unique_lock lock(training_->state_mutex());
   if (world_.is_first()) {
-    const std::scoped_lock lock(training_->state_mutex());
     save_last_step();
+    lock.unlock();
   }
-  world_.barrier();  // a rank that ends early must not do so while the checkpoint is written
+  world_.barrier();
 }
 
 void QaRun::save_last_step() {
   if (training_->standing().global_step == saved_step_) return;
   journal_->after_step(*training_);
-  save_checkpoint(output_dir_, *model_, *optimizer_, side_files(*tokenizer_), *training_, to_text(journal_->state()),
+  save_checkpoint(output_dir_, *model_, *optimizer_, tokenizer_files_, *training_, to_text(journal_->state()),
                   options_.save_total_limit, options_.save_only_model);
   saved_step_ = training_->standing().global_step;
 }
@@ -429,8 +439,9 @@ std::string QaRun::how_to_go_on() const {
 }
 
 void QaRun::save_after_termination() {
-  if (!world_.is_first() || !training_) return;
+  if (!training_) return;
   const std::scoped_lock lock(training_->state_mutex());
+  if (!world_.is_first()) return;
   save_last_step();
   journal_->finish();
   std::cerr << str("SIGTERM: step ", saved_step_, " is saved; ", how_to_go_on()) << std::endl;
@@ -438,7 +449,7 @@ void QaRun::save_after_termination() {
 
 Logits QaRun::logits_of(const QaData& data) {
   try {
-    return compute_logits(options_.bf16_full_eval && native_bf16_ ? model_->in_bf16() : *model_, data.features,
+    return compute_logits(native_bf16_ ? model_->in_bf16() : *model_, data.features,
                           tokenizer_->pair_template(), options_.per_device_eval_batch_size, world_, [this] { check(); });
   } catch (...) {
     // Whatever ends an evaluation, the steps before it are complete.
@@ -495,6 +506,7 @@ void QaRun::evaluate_and_save(Split split, const QaData& data) {
 
 int run_qa(const std::vector<std::string>& arguments) {
   Termination::install();
+  std::signal(SIGPIPE, SIG_IGN);  // nobody may read what is said any more: a run does not end for it
   const QaCommand command = parse_qa(arguments);
   if (command.given.help) {
     std::cout << qa_help();

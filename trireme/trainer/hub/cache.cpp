@@ -33,7 +33,7 @@ void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error)
-    throw IoError(write_failure(folder, error.value()) + "; HF_HOME, HF_HUB_CACHE or --cache_dir name another place");
+    throw IoError(write_failure(folder, error.value()) + "; --cache_dir or HF_HOME names another place");
 }
 
 ModelCache::ModelCache(const fs::path& cache_dir, const std::string& id)

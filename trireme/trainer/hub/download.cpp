@@ -205,8 +205,8 @@ std::string status_advice(const HttpResponse& response, const HubSettings& setti
         return str(answer, ": the name is misspelt, or it is private; then set HF_TOKEN, or put a token into ",
                    settings.token_path.string());
       }
-      return str(answer, ": the token in HF_TOKEN or ", settings.token_path.string(),
-                 " is wrong or has expired, or the name is misspelt");
+      return str(answer, ": the token (--token, HF_TOKEN or ", settings.token_path.string(),
+                 ") is wrong or has expired, or the name is misspelt");
     case 403:
       return str(answer,
                  ": access must be granted to you: accept the conditions on its page there, and set HF_TOKEN to a token of "

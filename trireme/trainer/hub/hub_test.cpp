@@ -107,6 +107,7 @@ TEST_F(Environment, TheCacheIsWhereHuggingFaceHasIt) {
   EXPECT_EQ(with({{"TRANSFORMERS_CACHE", "/t"}}).cache_dir, "/t");
   EXPECT_EQ(HubSettings::from_environment("/flag").cache_dir, "/flag");
   EXPECT_EQ(with({{"HF_DATASETS_CACHE", "/d"}}).datasets_dir, "/d");
+  EXPECT_EQ(HubSettings::from_environment("/flag").datasets_dir, "/flag");
 }
 
 TEST_F(Environment, TheTokenComesFromAVariableOrAFile) {

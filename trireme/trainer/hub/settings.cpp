@@ -1,5 +1,8 @@
 // What the environment says, by the rules of huggingface_hub and transformers: which variable outranks which, `~` and $NAME
 // inside paths.
+#include <pwd.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
@@ -45,9 +48,10 @@ std::string expand_variables(const std::string& text) {
 }
 
 fs::path home() {
-  const std::string directory = variable({"HOME"});
-  if (directory.empty()) throw InvalidArgument("HOME is not set: set HF_HOME to a directory for downloads");
-  return directory;
+  if (const std::string directory = variable({"HOME"}); !directory.empty()) return directory;
+  // As in Python: who has no HOME may have an entry in passwd. Who has neither may need no downloads.
+  const passwd* user = ::getpwuid(::getuid());
+  return user != nullptr && user->pw_dir != nullptr ? user->pw_dir : "/";
 }
 
 fs::path path_of(const std::string& text) {
@@ -123,7 +127,8 @@ HubSettings HubSettings::from_environment(const fs::path& cache_dir, const std::
   settings.cache_dir = cache_dir.empty()
                            ? directory_of({"TRANSFORMERS_CACHE", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}, "hub")
                            : path_of(cache_dir.string());
-  settings.datasets_dir = directory_of({"HF_DATASETS_CACHE"}, "datasets");
+  settings.datasets_dir =
+      cache_dir.empty() ? directory_of({"HF_DATASETS_CACHE"}, "datasets") : path_of(cache_dir.string());
   settings.ca_bundle = variable({"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"});
   settings.offline = is_true(variable({"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"}));
   settings.datasets_offline = settings.offline || is_true(variable({"HF_DATASETS_OFFLINE"}));

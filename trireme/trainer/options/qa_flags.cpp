@@ -133,7 +133,7 @@ void report_flags(FlagTable& table, QaOptions& o) {
   table.flag("eval_steps", &o.eval_steps, "Steps between two evaluations; --logging_steps where it is not given.",
              steps_or_ratio());
   table.flag("disable_tqdm", &o.disable_tqdm, "Plain lines instead of a progress line that is redrawn, on a terminal too.");
-  table.flag("log_level", &o.log_level, "What is said on stderr.",
+  table.flag("log_level", &o.log_level, "From warning on, only what went wrong is said on stderr; the others are alike.",
              one_of({"passive", "detail", "debug", "info", "warning", "error", "critical"}));
 }
 

@@ -31,6 +31,12 @@ constexpr std::string_view kRobertaClasses[] = {"RobertaTokenizer",    "BartToke
                                                 "LayoutLMv3Tokenizer", "LEDTokenizer",  "LongformerTokenizer",
                                                 "MvpTokenizer"};
 
+// Those whose models are not handed token_type_ids.
+constexpr std::string_view kClassesWithoutTypes[] = {"RobertaTokenizer",   "XLMRobertaTokenizer", "DistilBertTokenizer",
+                                                     "CamembertTokenizer", "MPNetTokenizer",      "BartTokenizer",
+                                                     "BlenderbotTokenizer", "LayoutLMv3Tokenizer",
+                                                     "LEDTokenizer",       "LongformerTokenizer", "MvpTokenizer"};
+
 // Lines end with LF, CR or CR LF; what follows the last one is a line if it is not empty.
 std::vector<std::string> lines_of(std::string_view text) {
   std::vector<std::string> lines;
@@ -133,6 +139,14 @@ TokenizerConfig::TokenizerConfig(const fs::path& directory, const fs::path& mode
   if (fs::exists(added_tokens_name_))
     added_tokens_ = parse_vocabulary_json(read_file(added_tokens_name_), added_tokens_name_);
   if (fs::exists(config_name_)) config_ = read_json(config_name_);
+}
+
+bool TokenizerConfig::gives_token_types() const {
+  if (!settings().has("model_input_names")) return !is_one_of(kClassesWithoutTypes, tokenizer_class());
+  const JsonPlace names = settings()["model_input_names"];
+  for (size_t i = 0; i < names.size(); ++i)
+    if (names.at(i).string() == "token_type_ids") return true;
+  return false;
 }
 
 std::string TokenizerConfig::tokenizer_class() const {

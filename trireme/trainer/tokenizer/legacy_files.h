@@ -28,6 +28,8 @@ class TokenizerConfig {
   std::string special_token_or(const std::string& role, const std::string& otherwise) const;
   // Nothing where it is not said, or where it is the number by which transformers says that.
   std::optional<int64_t> model_max_length() const;
+  // Whether a model is handed token_type_ids: "model_input_names", else what the class does by itself.
+  bool gives_token_types() const;
   JsonPlace settings() const { return {settings_, settings_name_}; }
 
  private:

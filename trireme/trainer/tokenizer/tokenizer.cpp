@@ -23,10 +23,15 @@ class LoadedTokenizer final : public Tokenizer {
     }
     cls_id_ = special_id(json, config, "cls_token", {"[CLS]", "<s>"});
     longest_ = config.model_max_length().value_or(longest_);
+    if (const JsonPlace settings = config.settings(); settings.string_or("padding_side", "right") != "right")
+      settings["padding_side"].refuse("run_qa.py puts the context before the question then; only \"right\" is supported");
+    pair_ = pipeline_.pair_template();
+    if (!config.gives_token_types())
+      pair_.before_type = pair_.first_type = pair_.between_type = pair_.second_type = pair_.after_type = 0;
   }
 
   Encoding encode(std::string_view text) const override { return pipeline_.encode(text); }
-  const PairTemplate& pair_template() const override { return pipeline_.pair_template(); }
+  const PairTemplate& pair_template() const override { return pair_; }
   int32_t cls_id() const override { return cls_id_; }
   int32_t vocabulary_size() const override { return pipeline_.highest_id() + 1; }
   int64_t longest() const override { return longest_; }
@@ -49,6 +54,7 @@ class LoadedTokenizer final : public Tokenizer {
   }
 
   Pipeline pipeline_;
+  PairTemplate pair_;
   int32_t cls_id_ = 0;
   int64_t longest_ = std::numeric_limits<int64_t>::max();
   std::vector<fs::path> files_;

@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kOurState = "trireme_state.json";
 constexpr const char* kPartial = ".partial-";  // checkpoints in the making, and those being removed, begin so
+constexpr const char* kOrBeginAnew = ", or begin anew: with --overwrite_output_dir, or in another --output_dir";
 constexpr const char* kUnfinished = ".unfinished";
 
 // transformers' schedulers are torch's LambdaLR: this is its state.
@@ -109,14 +110,15 @@ Standing read_our_state(const fs::path& path, const std::vector<Feature>& featur
   if (state["format"].integer() != 1) state["format"].refuse("this version of trireme reads format 1");
   if (state["samples"].integer() != samples)
     state["samples"].refuse(str("the run had ", state["samples"].integer(), " features to train on, now there are ", samples,
-                                "; resume with the same training data and lengths"));
+                                "; resume with the same training data and lengths", kOrBeginAnew));
   // Earlier versions kept another hash as "data_fingerprint": it says nothing now.
   if (state.has("data_hash") && state["data_hash"].value() != fingerprint(features))
     state["data_hash"].refuse(
-        "the run trained on other data of the same size; resume with the same training data, tokenizer and lengths");
+        str("the run trained on other data of the same size; resume with the same training data, tokenizer and lengths",
+            kOrBeginAnew));
   if (state["seed"].integer() != seed)
     state["seed"].refuse(
-        str("the run had seed ", state["seed"].integer(), ", not ", seed, "; samples would be lost and repeated"));
+        str("the run had seed ", state["seed"].integer(), ", not ", seed, "; samples would be lost and repeated. Give that seed", kOrBeginAnew));
   Standing standing;
   standing.global_step = state["global_step"].integer();
   standing.epoch = state["epoch"].integer();

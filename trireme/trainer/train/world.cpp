@@ -84,14 +84,13 @@ ccl::LauncherRank asked_for(const std::optional<ccl::Pmi>& pmi) {
   return {pmi->rank, pmi->size, local_rank, std::max(std::atoi(variable("MPI_LOCALNRANKS").c_str()), local_rank + 1), "hydra"};
 }
 
-// A group of processes settles theirs when it is made.
+}  // namespace
+
 void settle_threads() {
   const cpu::Plan plan = cpu::make_plan(cpu::observe(0, 1, 1));
   cpu::apply(plan, 0);
   if (plan.compute_threads > 0) at::set_num_threads(plan.compute_threads);
 }
-
-}  // namespace
 
 World::World(c10::intrusive_ptr<ProcessGroupCCL> group)
     : rank_(group->getRank()), size_(group->getSize()), group_(std::move(group)) {}

@@ -46,4 +46,7 @@ class World {
   c10::intrusive_ptr<torch_ext::ProcessGroupCCL> group_;
 };
 
+// As many threads as the host grants one process that is alone. A group of processes settles its own when it is made.
+void settle_threads();
+
 }  // namespace trireme::trainer
