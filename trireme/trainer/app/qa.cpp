@@ -94,6 +94,8 @@ class QaRun {
   // state_mutex().
   void save_last_step();
   void save_after_termination();
+  // Where the ranks have not come to save together in time. False: not now.
+  bool end_alone();
   std::string how_to_go_on() const;
   // Throws where this run should not go on: SIGTERM, or a lost peer.
   void check() const;
@@ -301,7 +303,7 @@ void QaRun::train(const std::optional<fs::path>& checkpoint) {
         !done.empty())
       say(done);
   termination_ = std::make_unique<Termination>(world_.is_first() ? kPatienceOfFirst : kPatienceOfOthers,
-                                               [this] { save_after_termination(); });
+                                               [this] { return end_alone(); });
 
   const Start start{now(), training_->standing().global_step, training_->epochs_done()};
   train_steps(*training_, *journal_);
@@ -412,7 +414,7 @@ void QaRun::check() const {
 
 void QaRun::save() {
   // A rank that ends early must not do so while the checkpoint is written: mpirun would end the one that writes it. So the
-  // others hold the lock as well, and SIGTERM's last resort waits for it.
+  // others hold the lock as well, and who would end alone waits for it.
   std::unique_lock lock(training_->state_mutex());
   if (world_.is_first()) {
     save_last_step();
@@ -439,12 +441,22 @@ std::string QaRun::how_to_go_on() const {
 }
 
 void QaRun::save_after_termination() {
-  if (!training_) return;
+  if (!world_.is_first() || !training_) return;
   const std::scoped_lock lock(training_->state_mutex());
-  if (!world_.is_first()) return;
   save_last_step();
   journal_->finish();
   std::cerr << str("SIGTERM: step ", saved_step_, " is saved; ", how_to_go_on()) << std::endl;
+}
+
+bool QaRun::end_alone() {
+  if (world_.is_first()) {
+    save_after_termination();
+    return true;
+  }
+  std::unique_lock lock(training_->state_mutex(), std::try_to_lock);
+  if (lock) return true;
+  lock.lock();  // a checkpoint is being written
+  return false;
 }
 
 Logits QaRun::logits_of(const QaData& data) {

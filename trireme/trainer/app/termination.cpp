@@ -35,7 +35,7 @@ void Termination::install() {
 
 bool Termination::wanted() { return is_wanted; }
 
-Termination::Termination(std::chrono::milliseconds patience, std::function<void()> last_resort)
+Termination::Termination(std::chrono::milliseconds patience, std::function<bool()> last_resort)
     : patience_(patience), last_resort_(std::move(last_resort)), thread_([this] { run(); }) {
   something_to_lose = true;
 }
@@ -57,14 +57,18 @@ void Termination::run() {
     const std::scoped_lock lock(mutex_);
     if (is_over_) return;
   }
-  {
-    std::unique_lock lock(mutex_);
-    if (over_.wait_for(lock, patience_, [this] { return is_over_; })) return;
-  }
-  try {
-    last_resort_();
-  } catch (const std::exception& error) {
-    std::cerr << "trireme: SIGTERM: " << error.what() << std::endl;
+  bool may_end = false;
+  while (!may_end) {
+    {
+      std::unique_lock lock(mutex_);
+      if (over_.wait_for(lock, patience_, [this] { return is_over_; })) return;
+    }
+    try {
+      may_end = last_resort_();
+    } catch (const std::exception& error) {
+      std::cerr << "trireme: SIGTERM: " << error.what() << std::endl;
+      may_end = true;
+    }
   }
   ::_exit(kExitTerminated);
 }
