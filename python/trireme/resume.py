@@ -219,9 +219,9 @@ def main() -> None:
         print(__doc__)
         raise SystemExit(0 if len(sys.argv) > 1 else 2)
     from trireme._huggingface import why_uncounted
-    from trireme._huggingface.for_transformers import load_on_numbered_cpus
+    from trireme._huggingface.for_transformers import let_checkpoints_load
 
-    load_on_numbered_cpus()
+    let_checkpoints_load()
     env = dict(os.environ)
     script = sys.argv[1]
     try:

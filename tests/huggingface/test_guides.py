@@ -192,8 +192,8 @@ def weights_of(folder: pathlib.Path):
     return load_file(folder / "model.safetensors")
 
 
-# By the number of processes. Without trireme.resume, torch does not load theirs on several.
-LAUNCHERS = {1: {"theirs": PYTHON, "ours": PYTHON}, 2: {"theirs": [*TORCHRUN, "-m", "trireme.resume"], "ours": TORCHRUN}}
+# By the number of processes. Without trireme.resume, torch does not load theirs on several, nor those of transformers 4.46.
+LAUNCHERS = {1: {"theirs": [*PYTHON, "-m", "trireme.resume"], "ours": PYTHON}, 2: {"theirs": [*TORCHRUN, "-m", "trireme.resume"], "ours": TORCHRUN}}
 
 
 @pytest.mark.long

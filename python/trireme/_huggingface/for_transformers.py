@@ -113,7 +113,7 @@ def _take_flags(cls: Any, added: list[str]) -> None:
         asked.take(self)
         asked.raise_misfits()
         if asked.anything():
-            load_on_numbered_cpus()
+            let_checkpoints_load()
         if "no_cuda" in added and self.no_cuda or (asked.ccl or asked.automatic()) and not torch.accelerator.is_available():
             self.use_cpu = True
         try:
@@ -182,11 +182,17 @@ def how_to_train_together(count: int, problem: str, arguments: Any) -> str:
 
 
 @functools.cache
-def load_on_numbered_cpus() -> None:
+def let_checkpoints_load() -> None:
     """accelerate numbers the CPU where there are several processes, and the Trainer loads an optimizer's state to its device when it resumes. torch.load
-    knows "cpu" alone: without this no Trainer on several CPUs goes on from a checkpoint."""
+    knows "cpu" alone: without this no Trainer on several CPUs goes on from a checkpoint. Nor does one of transformers 4.46 with torch 2.6 and later: the random
+    state in it has arrays of numpy's, which later versions of transformers allow themselves."""
     import torch
 
+    with contextlib.suppress(ImportError):  # without numpy there are none
+        import numpy
+
+        core = getattr(numpy, "_core", None) or numpy.core
+        torch.serialization.add_safe_globals([core.multiarray._reconstruct, numpy.ndarray, numpy.dtype, type(numpy.dtype(numpy.uint32))])
     torch.serialization.register_package(9, lambda storage: None, lambda storage, location: storage if location.startswith("cpu:") else None)
 
 
