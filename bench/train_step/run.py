@@ -35,7 +35,7 @@ sys.path.insert(0, str(HERE.parent))
 import machine  # noqa: E402
 
 RESULTS = HERE.parent / "results" / "train_step.json"
-WARMING_STEPS = 4  # glibc's allocator keeps what a step frees from the fourth on
+WARMING_STEPS = 4  # from the fourth on a step meets no page faults
 VARIANTS = ["torch", "grouped", "compile", "ipex", "trireme-fp32", "deterministic", "blas", "trireme"]
 # trireme, with a variable set.
 SETTINGS = {"deterministic": {"TRIREME_DETERMINISTIC": "1"}, "blas": {"TRIREME_MATMUL": "torch"}}

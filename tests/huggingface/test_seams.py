@@ -101,34 +101,18 @@ def test_a_script_keeps_options_that_come_with_its_own(kinds, field, flags, expe
         assert done.stdout.strip() == expected, done.stderr[-2000:]
 
 
-def test_a_script_adds_an_option_of_its_own():
-    program = """
-        from transformers import HfArgumentParser, TrainingArguments
-
-        parser = HfArgumentParser(kind for kind in (TrainingArguments,))
-        parser.add_argument("--use_ipex", default="never")
-        training, rest = parser.parse_args_into_dataclasses()
-        from trireme._huggingface import asked
-        print(training.use_cpu, rest.use_ipex, asked.optimized())
-    """
-    done = attempt(program, "--output_dir", "out", "--use_cpu", "--use_ipex", "sometimes")
-    if "conflicting option string" in done.stderr:  # transformers has the flag itself, and refuses with or without Trireme
-        assert tuple(int(part) for part in transformers.__version__.split(".")[:2]) <= (4, 52)
-    else:
-        assert done.stdout.strip() == "True sometimes False", done.stderr[-2000:]
-
-
 @pytest.mark.parametrize(
     "how",
     [
+        "parser = HfArgumentParser(kind for kind in (TrainingArguments,)); parser.add_argument('--use_ipex', default='never')",
         "parser = HfArgumentParser(TrainingArguments); parser.add_argument_group('mine').add_argument('--use_ipex', default='never')",
         "parser = HfArgumentParser(TrainingArguments); parser.add_mutually_exclusive_group().add_argument('--use_ipex', default='never')",
         "own = argparse.ArgumentParser(add_help=False); own.add_argument('--use_ipex', default='never'); "
         "parser = HfArgumentParser(TrainingArguments, parents=[own])",
     ],
-    ids=["group", "exclusive", "parent"],
+    ids=["parser", "group", "exclusive", "parent"],
 )
-def test_a_script_adds_an_option_in_another_way(how):
+def test_a_script_adds_an_option_of_its_own(how):
     program = f"""
         import argparse
         from transformers import HfArgumentParser, TrainingArguments
@@ -346,9 +330,6 @@ def test_bf16_follows_the_plan(choice, autocast):
     assert run(program, **env) == f"trireme.optim {autocast}"
 
 
-# ---- Versions that do not fit ----
-
-
 @pytest.mark.parametrize(("choice", "dtype"), [("emulate", "torch.float32"), ("native", "torch.bfloat16")])
 def test_bf16_of_a_model_that_was_optimized_by_hand(choice, dtype):
     """accelerate's autocast is inside of the model's forward."""
@@ -366,6 +347,9 @@ def test_bf16_of_a_model_that_was_optimized_by_hand(choice, dtype):
         print(*seen, accelerator.native_amp)
     """
     assert run(program, TRIREME_BF16=choice).split() == [dtype, "True"]
+
+
+# ---- Versions that do not fit ----
 
 
 def test_a_missing_seam_is_told_when_it_is_needed():

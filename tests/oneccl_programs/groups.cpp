@@ -1,6 +1,7 @@
 // Groups over several communicators: synchronous operations that ranks wait for in different orders, and one communicator that is dead, where the operations of
 // the other are carried out, and over when group_end has thrown.
 #include <chrono>
+#include <map>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -28,9 +29,28 @@ void in_different_orders(ccl::communicator& comm, const ccl::shared_ptr_class<cc
   }
 }
 
+// Both ranks in one thread, which nobody else drives: what an operation waits for must go on by itself.
+void with_dependencies_inside() {
+  const std::map<int, ccl::device> both{{0, ccl::create_device()}, {1, ccl::create_device()}};
+  auto comms = ccl::create_communicators(2, both, ccl::create_context(), ccl::create_main_kvs());
+  auto attr = ccl::create_operation_attr<ccl::allreduce_attr>();
+  attr.set<ccl::operation_attr_id::synchronous>(true);
+  const size_t count = 1 << 18;
+  std::vector<int> in(count, 1), sums[2] = {std::vector<int>(count), std::vector<int>(count)}, twice[2] = {sums[0], sums[0]};
+  ccl::group_start();
+  std::vector<ccl::event> deps[2];
+  for (int i = 0; i < 2; ++i)
+    deps[i].push_back(ccl::allreduce(in.data(), sums[i].data(), count, ccl::reduction::sum, comms[i], attr));
+  for (int i = 0; i < 2; ++i)
+    ccl::allreduce(sums[i].data(), twice[i].data(), count, ccl::reduction::sum, comms[i], attr, deps[i]);
+  ccl::group_end();
+  for (int i = 0; i < 2; ++i) CHECK(twice[i] == std::vector<int>(count, 4));
+}
+
 void run(ccl::communicator& comm, const ccl::shared_ptr_class<ccl::kvs>& kvs) {
   if (comm.size() == 1) return;
   in_different_orders(comm, kvs);
+  if (comm.rank() == 0) with_dependencies_inside();
   const size_t count = 1 << 18;
   std::vector<int> in(count, comm.rank() + 1), out(count), unused(count);
   auto attr = ccl::create_operation_attr<ccl::allreduce_attr>();

@@ -239,28 +239,30 @@ def test_vision():
     assert_same_training(train_once(ours, inputs), train_once(theirs, inputs))
 
 
+@pytest.fixture
+def calls(monkeypatch):
+    """Of our attention: how many tokens, and whether in causal order."""
+    seen, real = [], ops.attention
+    monkeypatch.setattr(ops, "attention", lambda *args, **kwargs: seen.append((args[0].shape[0], kwargs["causal"])) or real(*args, **kwargs))
+    return seen
+
+
 @has_registry
-def test_a_switched_model_uses_our_attention(monkeypatch):
+def test_a_switched_model_uses_our_attention(calls):
     model = trireme.optimize(llama())
     assert model.config._attn_implementation == "trireme"
-    calls = []
-    real = ops.attention
-    monkeypatch.setattr(ops, "attention", lambda *args, **kwargs: calls.append(args[0].shape[0]) or real(*args, **kwargs))
     model(**language_batch())
-    assert calls == [29, 29]  # two layers, packed: the tokens of the batch without its padding
+    assert calls == [(29, True), (29, True)]  # two layers, packed: the tokens of the batch without its padding
 
 
 @has_registry
-def test_masks_that_are_not_given_or_too_long(monkeypatch):
+def test_masks_that_are_not_given_or_too_long(calls):
     """Before 4.53 a model that is given no mask makes one of a key more than there are."""
     theirs = llama()
     ours = trireme.optimize(clone(theirs))
-    calls = []
-    real = ops.attention
-    monkeypatch.setattr(ops, "attention", lambda *args, **kwargs: calls.append(kwargs["causal"]) or real(*args, **kwargs))
     ids = language_batch()["input_ids"]
     torch.testing.assert_close(ours(input_ids=ids).logits, theirs(input_ids=ids).logits)
-    assert calls == [True, True]
+    assert calls == [(ids.numel(), True)] * 2
 
     query, key, value = (torch.randn(2, 4, 9, 8) for _ in range(3))
     lowest = torch.finfo(torch.float32).min
@@ -270,24 +272,21 @@ def test_masks_that_are_not_given_or_too_long(monkeypatch):
     wanted = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True).transpose(1, 2)
     torch.testing.assert_close(whole, wanted)
     attention.attention(True, module, query, key, value, mask)
-    assert calls[2:] == [True, True]
+    assert calls[2:] == [(18, True)] * 2
     mask[:, :, :, 0] = lowest  # the same object, which says something else now
     less, _ = attention.attention(True, module, query, key, value, mask)
     assert not torch.allclose(less, whole)
 
 
 @has_registry
-def test_what_a_mixture_of_experts_hands_on(monkeypatch):
+def test_what_a_mixture_of_experts_hands_on(calls):
     config = transformers.MixtralConfig(
         vocab_size=VOCABULARY, hidden_size=HIDDEN, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
         num_local_experts=2, max_position_embeddings=64, output_router_logits=True,
     )  # fmt: skip
     model = trireme.optimize(transformers.MixtralForCausalLM(config))
-    calls = []
-    real = ops.attention
-    monkeypatch.setattr(ops, "attention", lambda *args, **kwargs: calls.append(1) or real(*args, **kwargs))
     model(**language_batch())
-    assert calls == [1, 1]
+    assert calls == [(29, True), (29, True)]
 
 
 @has_registry

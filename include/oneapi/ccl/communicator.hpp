@@ -145,6 +145,6 @@ CCL_API vector_class<communicator> split_communicators(const vector_class<pair_c
 
 }  // namespace preview
 
-using preview::split_communicators;  // as 2021.15 and later have it
+using preview::split_communicators;  // where some versions of oneCCL have it
 }  // namespace v1
 }  // namespace ccl

@@ -104,7 +104,11 @@ def patch_accelerator(module: types.ModuleType) -> None:
 
 def computes_in_fp32(wanted: Asked, device: Any, mixed_precision: str) -> bool:
     """Whether bf16 was asked for that would be slower than fp32 here."""
-    if not wanted.anything() or mixed_precision != "bf16" or getattr(device, "type", "") != "cpu":
+    return wanted.anything() and _bf16_is_slower(device, mixed_precision)
+
+
+def _bf16_is_slower(device: Any, mixed_precision: str) -> bool:
+    if mixed_precision != "bf16" or getattr(device, "type", "") != "cpu":
         return False
     from trireme._optimize import bf16_plan, is_off
     from trireme._optimize.report import say_once
@@ -138,17 +142,9 @@ def _escapes_autocast(accelerator: Any, model: Any) -> bool:
     """Whether trireme.optimize was given the model, and bf16 would be slower than fp32 here."""
     import torch
 
-    if accelerator.device.type != "cpu" or accelerator.state.mixed_precision != "bf16" or not isinstance(model, torch.nn.Module):
-        return False
-    from trireme._optimize import bf16_plan, is_off, precision
-    from trireme._optimize.report import say_once
+    from trireme._optimize import precision
 
-    if is_off() or not precision.follows_plan(model):
-        return False
-    plan = bf16_plan()
-    if not plan.native:
-        say_once(str(plan))
-    return not plan.native
+    return isinstance(model, torch.nn.Module) and precision.follows_plan(model) and _bf16_is_slower(accelerator.device, accelerator.state.mixed_precision)
 
 
 def _optimize_models(cls: Any) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -102,17 +103,12 @@ def attention(
 
 
 def _cut(mask: torch.Tensor | None, length: int) -> torch.Tensor | None:
-    """Models that make their masks themselves may give them one key more than there are; transformers' function for sdpa cuts them too. Every layer is
-    handed the same mask, so what is cut is kept on it: a copy, since a view would keep the mask alive."""
+    """Models that make their masks themselves may give them one key more than there are; transformers' function for sdpa cuts them too."""
     if mask is None or mask.dim() != 4 or mask.shape[3] <= length:
         return mask
-    if mask.is_inference() or mask.requires_grad or torch.compiler.is_compiling():
+    if mask.requires_grad or torch.compiler.is_compiling():
         return mask[..., :length]
-    version, cut = getattr(mask, "_trireme_cut", (-1, None))
-    if version != mask._version or cut.shape[3] != length:
-        cut = mask[..., :length].clone()
-        mask._trireme_cut = (mask._version, cut)  # type: ignore[attr-defined]
-    return cut
+    return _kept(mask, f"_trireme_first_{length}", lambda: mask[..., :length].clone())  # a view would keep the mask alive
 
 
 def _fits(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> bool:
@@ -198,15 +194,19 @@ def in_steps(
 
 
 def pattern_of(mask: torch.Tensor) -> Pattern | None:
-    """Of a mask [B, 1, S, S] or [B, 1, 1, S], or None where it is neither padding nor causal order nor both. Every layer is handed the same
-    mask, so the answer is kept on it."""
+    """Of a mask [B, 1, S, S] or [B, 1, 1, S], or None where it is neither padding nor causal order nor both."""
+    return _kept(mask, "_trireme_pattern", lambda: _read_pattern(mask))
+
+
+def _kept(mask: torch.Tensor, name: str, make: Callable[[], Any]) -> Any:
+    """Every layer is handed the same mask, so what is made of it is kept on it, until somebody writes into it."""
     if mask.is_inference():
-        return _read_pattern(mask)
-    version, pattern = getattr(mask, "_trireme_pattern", (-1, None))
+        return make()
+    version, kept = getattr(mask, name, (-1, None))
     if version != mask._version:
-        pattern = _read_pattern(mask)
-        mask._trireme_pattern = (mask._version, pattern)  # type: ignore[attr-defined]
-    return pattern
+        kept = make()
+        setattr(mask, name, (mask._version, kept))
+    return kept
 
 
 def _read_pattern(mask: torch.Tensor) -> Pattern | None:

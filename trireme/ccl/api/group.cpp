@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -13,17 +14,16 @@ namespace ccl::inline v1 {
 namespace detail {
 namespace {
 
-using operations = std::vector<std::shared_ptr<pending_operation>>;
-
 struct group {
   int depth = 0;
-  detail::operations operations;
+  std::vector<std::shared_ptr<pending_operation>> operations;
 };
+using collected = std::span<const std::shared_ptr<pending_operation>>;
 thread_local group this_threads_group;
 
 // Ranks may wait for the communicators of a group in different orders, and a thread may hold several ranks of one: while one is waited for, the others go
 // on. One communicator alone is driven by who waits for it.
-void see_to_progress(const operations& operations, std::exception_ptr& failure) {
+void see_to_progress(collected operations, std::exception_ptr& failure) {
   auto is_another = [&](const auto& operation) { return operation->communicator() != operations.front()->communicator(); };
   if (std::none_of(operations.begin(), operations.end(), is_another)) return;
   for (const auto& operation : operations) {
@@ -36,10 +36,10 @@ void see_to_progress(const operations& operations, std::exception_ptr& failure) 
 }
 
 // All of them, also after one has failed: the other ranks count on those of other communicators.
-void submit_all(const operations& operations, std::exception_ptr& failure) {
+void submit_all(collected operations, std::exception_ptr& failure) {
   for (size_t i = 0; i < operations.size(); ++i) {
     // It waits for what stands before it, so that must go on by itself.
-    if (operations[i]->has_dependencies()) see_to_progress({operations.begin(), operations.begin() + i}, failure);
+    if (operations[i]->has_dependencies()) see_to_progress(operations.first(i), failure);
     try {
       operations[i]->submit();
     } catch (...) {
@@ -50,7 +50,7 @@ void submit_all(const operations& operations, std::exception_ptr& failure) {
 }
 
 // An operation whose event is gone has nobody else to wait for it, and its memory goes with the group.
-void wait_for_unowned(const operations& operations, std::exception_ptr& failure) {
+void wait_for_unowned(collected operations, std::exception_ptr& failure) {
   for (const auto& operation : operations) {
     if (!operation->synchronous() && operation.use_count() != 1) continue;
     try {

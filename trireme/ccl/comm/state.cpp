@@ -281,9 +281,9 @@ void CommunicatorState::nudge() {
   const bool moved = poll();
   check_deadlines();  // who polls without a pause keeps everybody else from the turn
   // Nor does it ever sleep, which is when others call out.
-  const auto now = std::chrono::steady_clock::now();
-  if (moved || !collective_started_) still_since_ = now;
-  else if (now - still_since_ > kCallerPolls) messenger_->call_out();
+  if (moved || !collective_started_) nudged_.rounds = 0;
+  else if (++nudged_.rounds == 1) nudged_.since = std::chrono::steady_clock::now();
+  else if (nudged_.rounds % 64 == 0 && std::chrono::steady_clock::now() - nudged_.since > kCallerPolls) messenger_->call_out();
 }
 
 void CommunicatorState::drive(const std::function<bool()>& stop, Patience patience, Deadline until) {

@@ -219,7 +219,7 @@ class CommunicatorState : public std::enable_shared_from_this<CommunicatorState>
   std::atomic<bool> driving_{false};
   std::atomic<uint64_t> turns_{0};
   std::atomic<bool> asleep_{false};
-  std::chrono::steady_clock::time_point still_since_{};  // since when nothing has moved, as far as nudge() has seen
+  Idle nudged_{Patience::caller, Deadline::never()};  // of calls of nudge() in which nothing moved
   std::atomic<size_t> pending_{0};
   std::atomic<bool> unsent_{false};
   std::atomic<int> blocked_{0};

@@ -110,7 +110,7 @@ class Node {
     raised.store(1, std::memory_order_seq_cst);
     Lowered lowered{raised};
     // What goes on in an engine that has failed only ends; it reads nothing.
-    if (poisoned() && !engine_.failure()) std::rethrow_exception(poison_note().to_exception());
+    if (fails() && !engine_.failure()) throw_poison();
     return step();
   }
   // After poison(), or advance(kLeft): until no other rank writes, or reads as a thread of this process, or the time is up (a rank killed in the middle of writing leaves its

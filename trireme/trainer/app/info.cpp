@@ -3,7 +3,6 @@
 
 #include <iostream>
 
-#include "trireme/base/error.h"
 #include "trireme/trainer/app/commands.h"
 #include "trireme/trainer/options/small_options.h"
 #include "trireme/trainer/train/bf16_plan.h"
@@ -18,11 +17,7 @@ int run_info(const std::vector<std::string>& arguments) {
   }
   Json info = collect_info(command.options.ranks, command.options.hosts);
   // What the CPU and the kernel say is one thing; this has tried it.
-  try {
-    info["bf16"] = bf16_plan().sentence;
-  } catch (const Error& error) {
-    info["bf16"] = str("not known: ", error.what());
-  }
+  info["bf16"] = found_out([]() -> Json { return bf16_plan().sentence; });
   std::cout << (command.options.json ? info.dump(2) + "\n" : info_text(info));
   return 0;
 }

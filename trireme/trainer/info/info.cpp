@@ -153,15 +153,6 @@ Json interfaces() {
   return lines;
 }
 
-// A value, or the sentence that says why there is none.
-Json found_out(const std::function<Json()>& find) {
-  try {
-    return find();
-  } catch (const Error& error) {
-    return str("not known: ", error.what());
-  }
-}
-
 Json network_section() {
   Json section;
   section["interfaces"] = found_out(interfaces);
@@ -209,6 +200,14 @@ void append_line(std::string& out, const std::string& name, const std::string& v
 }
 
 }  // namespace
+
+Json found_out(const std::function<Json()>& find) {
+  try {
+    return find();
+  } catch (const Error& error) {
+    return str("not known: ", error.what());
+  }
+}
 
 Json memory_section(const path& root) {
   std::map<std::string, double> values = meminfo(root);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -15,6 +16,9 @@ namespace trireme::trainer {
 //
 // The plan is for so many ranks on this host and so many hosts; where they are not given, for what the launcher says, or for one.
 Json collect_info(std::optional<int> ranks_on_host = {}, std::optional<int> hosts = {});
+
+// A value, or the sentence that says why there is none.
+Json found_out(const std::function<Json()>& find);
 
 // The same for people: a heading for each section, a line for each name, at most `width` columns where words allow it.
 std::string info_text(const Json& info, size_t width = 100);

@@ -31,11 +31,9 @@ constexpr std::string_view kRobertaClasses[] = {"RobertaTokenizer",    "BartToke
                                                 "LayoutLMv3Tokenizer", "LEDTokenizer",  "LongformerTokenizer",
                                                 "MvpTokenizer"};
 
-// Those whose models are not handed token_type_ids.
-constexpr std::string_view kClassesWithoutTypes[] = {"RobertaTokenizer",   "XLMRobertaTokenizer", "DistilBertTokenizer",
-                                                     "CamembertTokenizer", "MPNetTokenizer",      "BartTokenizer",
-                                                     "BlenderbotTokenizer", "LayoutLMv3Tokenizer",
-                                                     "LEDTokenizer",       "LongformerTokenizer", "MvpTokenizer"};
+// Those whose models are not handed token_type_ids, beside RoBERTa's.
+constexpr std::string_view kOthersWithoutTypes[] = {"XLMRobertaTokenizer", "DistilBertTokenizer", "CamembertTokenizer",
+                                                    "MPNetTokenizer"};
 
 // Lines end with LF, CR or CR LF; what follows the last one is a line if it is not empty.
 std::vector<std::string> lines_of(std::string_view text) {
@@ -142,7 +140,8 @@ TokenizerConfig::TokenizerConfig(const fs::path& directory, const fs::path& mode
 }
 
 bool TokenizerConfig::gives_token_types() const {
-  if (!settings().has("model_input_names")) return !is_one_of(kClassesWithoutTypes, tokenizer_class());
+  if (!settings().has("model_input_names"))
+    return !is_one_of(kRobertaClasses, tokenizer_class()) && !is_one_of(kOthersWithoutTypes, tokenizer_class());
   const JsonPlace names = settings()["model_input_names"];
   for (size_t i = 0; i < names.size(); ++i)
     if (names.at(i).string() == "token_type_ids") return true;

@@ -117,8 +117,8 @@ Standing read_our_state(const fs::path& path, const std::vector<Feature>& featur
         str("the run trained on other data of the same size; resume with the same training data, tokenizer and lengths",
             kOrBeginAnew));
   if (state["seed"].integer() != seed)
-    state["seed"].refuse(
-        str("the run had seed ", state["seed"].integer(), ", not ", seed, "; samples would be lost and repeated. Give that seed", kOrBeginAnew));
+    state["seed"].refuse(str("the run had seed ", state["seed"].integer(), ", not ", seed,
+                             "; samples would be lost and repeated. Give that seed", kOrBeginAnew));
   Standing standing;
   standing.global_step = state["global_step"].integer();
   standing.epoch = state["epoch"].integer();
