@@ -45,29 +45,28 @@ TRIREME_INLINE Floats normal_distribution(Floats x) {
 constexpr float kTanhLinear = -2.302208198f, kTanhCubic = -0.1029432396f;  // -sqrt(8 / pi) log2(e), and times 0.044715
 TRIREME_INLINE Floats tanh_exponent(Floats a) { return a * fma(a * a, broadcast(kTanhCubic), broadcast(kTanhLinear)); }
 
-// With e = exp(-2u(|x|)), 1 / (1 + exp(-2u(x))) is 1 / (1 + e) for positive x and e / (1 + e) for negative x: nothing
-// overflows, nothing cancels.
-template <Gelu form>
-TRIREME_INLINE Floats gelu(Floats x) {
-  if constexpr (form == Gelu::erf) return x * normal_distribution(x);
-  Floats e = power_of_two_below_1(tanh_exponent(magnitude(x)));
-  return x * (x < 0.0f ? e : broadcast(1.0f)) / (e + 1.0f);
-}
+struct GeluAt {
+  Floats value, derivative;
+};
+
+// Infinity times 0 must not occur in a derivative: beyond 12 it is its limit all the same. NaN stays NaN.
+TRIREME_INLINE Floats within_12(Floats x) { return max(broadcast(-12.0f), min(broadcast(12.0f), x)); }
 
 template <Gelu form>
-TRIREME_INLINE Floats gelu_derivative(Floats x) {
-  // Where |x| is larger, the derivatives are their limits, and infinity times 0 does not occur. NaN stays NaN.
-  x = max(broadcast(-12.0f), min(broadcast(12.0f), x));
+TRIREME_INLINE GeluAt gelu_at(Floats x) {
+  const Floats near = within_12(x);
   if constexpr (form == Gelu::erf) {
     constexpr float kHalfLog2E = 0.7213475204f, kOneOverSqrtTwoPi = 0.3989422804f;
-    return fma(x * kOneOverSqrtTwoPi, power_of_two_below_1(x * x * -kHalfLog2E), normal_distribution(x));
+    const Floats phi = normal_distribution(x);
+    return {x * phi, fma(near * kOneOverSqrtTwoPi, power_of_two_below_1(near * near * -kHalfLog2E), phi)};
   }
-  // With s = 1 / (1 + exp(-2u)): s + x s (1 - s) 2u'. s (1 - s) = e / (1 + e)^2 for either sign.
+  // With e = exp(-2u(|x|)), s(x) = 1 / (1 + exp(-2u(x))) is 1 / (1 + e) for positive x and e / (1 + e) for negative x: nothing overflows, nothing cancels.
+  // The derivative of x s is s + x s (1 - s) 2u', and s (1 - s) = e / (1 + e)^2 for either sign.
   constexpr float kLinear = 1.5957691216f, kCubic = 3 * 0.0713548163f;  // of 2u'
-  Floats e = power_of_two_below_1(tanh_exponent(magnitude(x)));
-  Floats inverse = 1.0f / (e + 1.0f), other = e * inverse;
-  Floats slope = x * fma(x * x, broadcast(kCubic), broadcast(kLinear));
-  return fma(slope, other * inverse, x < 0.0f ? other : inverse);
+  const Floats e = power_of_two_below_1(tanh_exponent(magnitude(x)));
+  const Floats inverse = 1.0f / (e + 1.0f), other = e * inverse;
+  const Floats slope = near * fma(near * near, broadcast(kCubic), broadcast(kLinear));
+  return {x * (x < 0.0f ? e : broadcast(1.0f)) / (e + 1.0f), fma(slope, other * inverse, x < 0.0f ? other : inverse)};
 }
 
 template <Gelu form, class T>
@@ -76,9 +75,9 @@ void bias_gelu_rows_as(const BiasGeluForward<T>& call, const float* bias, int64_
     const T* x = call.x + row * call.H;
     T* y = call.y + row * call.H;
     int64_t i = 0;
-    for (; i + kLanes <= call.H; i += kLanes) store(y + i, gelu<form>(load(x + i) + load(bias + i)));
+    for (; i + kLanes <= call.H; i += kLanes) store(y + i, gelu_at<form>(load(x + i) + load(bias + i)).value);
     if (int left = static_cast<int>(call.H - i); left > 0)
-      store_first(y + i, gelu<form>(load_first(x + i, left) + load_first(bias + i, left)), left);
+      store_first(y + i, gelu_at<form>(load_first(x + i, left) + load_first(bias + i, left)).value, left);
   }
 }
 
@@ -88,18 +87,21 @@ void bias_gelu_backward_rows_as(const BiasGeluBackward<T>& call, const float* bi
                                 float* dbias) {
   for (int64_t row = begin; row < end; ++row) {
     const T *x = call.x + row * call.H, *dy = call.dy + row * call.H;
-    T* dx = call.dx + row * call.H;
+    T *dx = call.dx + row * call.H, *y = call.y ? call.y + row * call.H : nullptr;
     int64_t i = 0;
     for (; i + kLanes <= call.H; i += kLanes) {
-      Floats gradient = load(dy + i) * gelu_derivative<form>(load(x + i) + load(bias + i));
+      const GeluAt gelu = gelu_at<form>(load(x + i) + load(bias + i));
+      const Floats gradient = load(dy + i) * gelu.derivative;
       store(dbias + i, load(dbias + i) + gradient);
       store(dx + i, gradient);
+      if (y) store(y + i, gelu.value);
     }
     if (int left = static_cast<int>(call.H - i); left > 0) {
-      Floats gradient =
-          load_first(dy + i, left) * gelu_derivative<form>(load_first(x + i, left) + load_first(bias + i, left));
+      const GeluAt gelu = gelu_at<form>(load_first(x + i, left) + load_first(bias + i, left));
+      const Floats gradient = load_first(dy + i, left) * gelu.derivative;
       store(dbias + i, load(dbias + i) + gradient);
       store_first(dx + i, gradient, left);
+      if (y) store_first(y + i, gelu.value, left);
     }
   }
 }

@@ -26,13 +26,15 @@ struct BiasGeluForward {
   Gelu form = Gelu::erf;
 };
 
-// dx = dy * gelu'(x + bias); dbias, the sum of dx over rows, has the same bits for any number of threads.
+// dx = dy * gelu'(x + bias), and y once more, with the bits that it had forward: keeping x and y for every layer takes twice the memory. dbias, the sum of
+// dx over rows, has the same bits for any number of threads.
 template <class T>
 struct BiasGeluBackward {
   const T* dy = nullptr;        // [rows, H]
   const T* x = nullptr;         // [rows, H], as it was forward
   const float* bias = nullptr;  // [H]; null: 0
   T* dx = nullptr;              // [rows, H]; may be dy or x
+  T* y = nullptr;               // [rows, H], written; may be x unless dx is; null: not wanted
   float* dbias = nullptr;       // [H], written; null: not wanted
   int64_t rows = 0;
   int64_t H = 0;

@@ -16,7 +16,7 @@ struct Buffers {
 
   BiasGeluForward<T> forward() { return {x.data(), bias.data(), y.data(), shape.rows, shape.H, form}; }
   BiasGeluBackward<T> backward() {
-    return {dy.data(), x.data(), bias.data(), dx.data(), dbias.data(), shape.rows, shape.H, form};
+    return {dy.data(), x.data(), bias.data(), dx.data(), y.data(), dbias.data(), shape.rows, shape.H, form};
   }
 };
 
@@ -44,7 +44,7 @@ void register_type(Gelu form) {
     register_per_isa("bias_gelu/backward/" + name, [=](benchmark::State& state) {
       Buffers<T> buffers{shape, form};
       measure(
-          state, 3 * array_bytes, [&] { bias_gelu_backward(buffers.backward()); }, [&] { return right(buffers); });
+          state, 4 * array_bytes, [&] { bias_gelu_backward(buffers.backward()); }, [&] { return right(buffers); });
     });
   }
 }

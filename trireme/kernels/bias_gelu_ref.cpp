@@ -39,6 +39,7 @@ void bias_gelu_backward_ref(const BiasGeluBackward<float>& call) {
     double dx = call.dy[i] * gelu_derivative(x, call.form);
     dbias[i % call.H] += dx;
     call.dx[i] = dx;
+    if (call.y) call.y[i] = gelu(x, call.form);
   }
   if (call.dbias)
     for (int64_t i = 0; i < call.H; ++i) call.dbias[i] = dbias[i];

@@ -1,5 +1,7 @@
 #include "trireme/kernels/bias_gelu.h"
 
+#include <cstring>
+
 #include "trireme/base/error.h"
 #include "trireme/kernels/row_test.h"
 
@@ -18,7 +20,7 @@ template <class T>
 struct Case {
   int64_t rows, H;
   Gelu form;
-  Guarded<T> x, y, dy, dx;
+  Guarded<T> x, y, dy, dx, y_again;
   Guarded<float> bias, dbias;
   bool has_bias = true;
 
@@ -30,6 +32,7 @@ struct Case {
         y(rows * H),
         dy(normal(rows * H, 2)),
         dx(rows * H),
+        y_again(rows * H),
         bias(normal(H, 3)),
         dbias(H, 7) {}
 
@@ -41,6 +44,7 @@ struct Case {
             .x = x.data(),
             .bias = has_bias ? bias.data() : nullptr,
             .dx = dx.data(),
+            .y = y_again.data(),
             .dbias = dbias.data(),
             .rows = rows,
             .H = H,
@@ -63,6 +67,7 @@ struct Case {
     bias_gelu_backward(backward());
     bias_gelu_backward_ref(expected.backward());
     double error = (kBackwardError + kUnit * most_x) * most_dy;
+    EXPECT_EQ(y_again.values(), y.values()) << "forward and backward";
     expect_close(dx.values(), expected.dx.values(), error, kRounding<T> + kUnit, "dx");
     expect_close(dbias.values(), expected.dbias.values(), rows * (error + 4 * sum_error(rows) * 1.2 * most_dy), 0, "dbias");
   }
@@ -92,11 +97,12 @@ TEST_P(BiasGeluTest, AccurateEverywhere) {
   for (float x = 1e-38f; x < 1; x *= 3) points.insert(points.end(), {x, -x});
   for (float x = 16; x < 1e38f; x *= 3) points.insert(points.end(), {x, -x});
   const int64_t n = static_cast<int64_t>(points.size());
-  std::vector<float> ones(n, 1), y(n), dx(n), exact_y(n), exact_dx(n);
+  std::vector<float> ones(n, 1), y(n), y_again(n), dx(n), exact_y(n), exact_dx(n);
   for (Gelu form : {Gelu::erf, Gelu::tanh}) {
     bias_gelu_forward<float>({.x = points.data(), .y = y.data(), .rows = 1, .H = n, .form = form});
     bias_gelu_forward_ref({.x = points.data(), .y = exact_y.data(), .rows = 1, .H = n, .form = form});
-    bias_gelu_backward<float>({.dy = ones.data(), .x = points.data(), .dx = dx.data(), .rows = 1, .H = n, .form = form});
+    bias_gelu_backward<float>({.dy = ones.data(), .x = points.data(), .dx = dx.data(), .y = y_again.data(), .rows = 1, .H = n, .form = form});
+    EXPECT_EQ(y_again, y);
     std::vector<float> near = points;  // the reference's own x^3 overflows for what is far out
     for (float& x : near) x = std::max(-1e10f, std::min(1e10f, x));
     bias_gelu_backward_ref({.dy = ones.data(), .x = near.data(), .dx = exact_dx.data(), .rows = 1, .H = n, .form = form});
@@ -122,13 +128,14 @@ TEST_P(BiasGeluTest, RelativelyAccurateNearZero) {
 
 TEST_P(BiasGeluTest, NanAndInfinity) {
   for (Gelu form : {Gelu::erf, Gelu::tanh}) {
-    std::vector<float> x = {kNan, kInfinity, -kInfinity, 0}, y(4), dx(4), dy(4, 1);
+    std::vector<float> x = {kNan, kInfinity, -kInfinity, 0}, y(4), dx(4), dy(4, 1), y_again(4);
     bias_gelu_forward<float>({.x = x.data(), .y = y.data(), .rows = 1, .H = 4, .form = form});
     EXPECT_TRUE(std::isnan(y[0]));
     EXPECT_EQ(y[1], kInfinity);
     EXPECT_TRUE(std::isnan(y[2])) << y[2];
     EXPECT_EQ(y[3], 0);
-    bias_gelu_backward<float>({.dy = dy.data(), .x = x.data(), .dx = dx.data(), .rows = 1, .H = 4, .form = form});
+    bias_gelu_backward<float>({.dy = dy.data(), .x = x.data(), .dx = dx.data(), .y = y_again.data(), .rows = 1, .H = 4, .form = form});
+    EXPECT_EQ(std::memcmp(y_again.data(), y.data(), sizeof(float) * 4), 0);
     EXPECT_TRUE(std::isnan(dx[0]));
     EXPECT_EQ(dx[1], 1);
     EXPECT_NEAR(dx[2], 0, 1e-20);
@@ -148,6 +155,14 @@ TEST_P(BiasGeluTest, InPlace) {
   backward.dx = over_x.x.data();
   bias_gelu_backward(backward);
   EXPECT_EQ(over_x.x.values(), apart.dx.values());
+  EXPECT_EQ(over_x.y_again.values(), apart.y.values());
+  Case<bfloat16> y_over_x(5, 141, Gelu::erf);
+  backward = y_over_x.backward();
+  backward.dx = y_over_x.dy.data();
+  backward.y = y_over_x.x.data();
+  bias_gelu_backward(backward);
+  EXPECT_EQ(y_over_x.dy.values(), apart.dx.values());
+  EXPECT_EQ(y_over_x.x.values(), apart.y.values());
   auto forward = over_y.forward();
   forward.y = over_y.x.data();
   bias_gelu_forward(forward);

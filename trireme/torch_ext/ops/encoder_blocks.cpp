@@ -261,11 +261,11 @@ void check_feed_forward(const Tensor& x, TensorList weights) {
                {{"W_1", {inner, H}}, {"b_1", {inner}}, {"W_2", {H, inner}}, {"b_2", {H}}, {"gamma", {H}}, {"beta", {H}}});
 }
 
-using FeedForwardResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
+using FeedForwardResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 kernels::Gelu gelu_form(bool tanh) { return tanh ? kernels::Gelu::tanh : kernels::Gelu::erf; }
 
-// y, and what the backward pass needs: h (before the bias and GELU), g (after it), z, mean, rstd.
+// y, and what the backward pass needs: h (before the bias and GELU; what comes out of it is made again), z, mean, rstd.
 FeedForwardResult feed_forward_forward(const Tensor& x_, TensorList weights, bool tanh, double hidden_p, double eps,
                                        const Tensor& seeds) {
   NoAutocast guard;
@@ -283,38 +283,41 @@ FeedForwardResult feed_forward_forward(const Tensor& x_, TensorList weights, boo
   });
   Normed end = add_and_norm(product(g, weights[kW2].t()), weights[kB2], x, weights[kFeedForwardGamma],
                             weights[kFeedForwardBeta], eps, hidden);
-  return {end.y, h, g, end.z, end.mean, end.rstd};
+  return {end.y, h, end.z, end.mean, end.rstd};
 }
 
 FeedForwardResult feed_forward_forward_meta(const Tensor& x, TensorList weights, bool, double, double, const Tensor&) {
   check_feed_forward(x, weights);
   auto rows = x.sym_size(0);
   auto like = [&] { return x.new_empty_symint(x.sym_sizes()); };
-  auto inner = [&] { return x.new_empty_symint({rows, weights[kW1].sym_size(0)}); };
   auto stats = [&] { return x.new_empty_symint({rows}, floats()); };
-  return {like(), inner(), inner(), like(), stats(), stats()};
+  return {like(), x.new_empty_symint({rows, weights[kW1].sym_size(0)}), like(), stats(), stats()};
 }
 
 std::vector<Tensor> feed_forward_backward(const Tensor& dy, const Tensor& x_, TensorList weights, const Tensor& h,
-                                          const Tensor& g, const Tensor& z, const Tensor& mean, const Tensor& rstd,
-                                          bool tanh, double hidden_p, const Tensor& seeds, ArgumentSet wanted) {
+                                          const Tensor& z, const Tensor& mean, const Tensor& rstd, bool tanh, double hidden_p,
+                                          const Tensor& seeds, ArgumentSet wanted) {
   NoAutocast guard;
   Tensor x = x_.contiguous();
   NormGradients end = add_and_norm_backward(dy, z, mean, rstd, weights[kFeedForwardGamma],
                                             dropout_of("feed_forward_block", hidden_p, seeds, 0));
-  Tensor w2 = weight_gradient(end.h, g, has(wanted, 1 + kW2));
   Tensor d_inner = product(end.h, weights[kW2]);
+  const bool wants_w2 = has(wanted, 1 + kW2);
+  Tensor g = at::empty_like(h);
   Tensor bias = as_float(weights[kB1]), d_bias = at::empty({h.size(1)}, floats());
   with_element_type("feed_forward_block", x, [&]<class T>(T) {
     kernels::bias_gelu_backward<T>({.dy = data<T>(d_inner),
                                     .x = data<T>(h),
                                     .bias = data<float>(bias),
                                     .dx = data<T>(d_inner),
+                                    .y = wants_w2 ? data<T>(g) : nullptr,
                                     .dbias = data<float>(d_bias),
                                     .rows = h.size(0),
                                     .H = h.size(1),
                                     .form = gelu_form(tanh)});
   });
+  Tensor w2 = weight_gradient(end.h, g, wants_w2);
+  g = end.h = Tensor();
   if (has(wanted, 0)) multiply(d_inner, weights[kW1], end.residual, Into::sum);
   return {end.residual,
           weight_gradient(d_inner, x, has(wanted, 1 + kW1)),
@@ -326,8 +329,8 @@ std::vector<Tensor> feed_forward_backward(const Tensor& dy, const Tensor& x_, Te
 }
 
 std::vector<Tensor> feed_forward_backward_meta(const Tensor&, const Tensor& x, TensorList weights, const Tensor&,
-                                               const Tensor&, const Tensor&, const Tensor&, const Tensor&, bool, double,
-                                               const Tensor&, ArgumentSet wanted) {
+                                               const Tensor&, const Tensor&, const Tensor&, bool, double, const Tensor&,
+                                               ArgumentSet wanted) {
   return gradients_meta(x, weights, wanted);
 }
 
@@ -382,10 +385,10 @@ struct FeedForwardBlock : torch::autograd::Function<FeedForwardBlock> {
     Tensor seeds = draw_seeds(1, hidden_p > 0);
     std::vector<Tensor> weights{w1, b1, w2, b2, gamma, beta};
     static auto op = operator_named<decltype(feed_forward_forward)>("trireme::feed_forward_block_forward");
-    auto [y, h, g, z, mean, rstd] = op.call(x, weights, tanh, hidden_p, eps, seeds);
+    auto [y, h, z, mean, rstd] = op.call(x, weights, tanh, hidden_p, eps, seeds);
     variable_list saved{x};
     saved.insert(saved.end(), weights.begin(), weights.end());
-    for (const Tensor& each : {h, g, z, mean, rstd, seeds}) saved.push_back(each);
+    for (const Tensor& each : {h, z, mean, rstd, seeds}) saved.push_back(each);
     ctx->save_for_backward(saved);
     ctx->saved_data["tanh"] = tanh;
     ctx->saved_data["hidden_p"] = hidden_p;
@@ -398,8 +401,8 @@ struct FeedForwardBlock : torch::autograd::Function<FeedForwardBlock> {
     const ArgumentSet wanted = wanted_of(ctx, first_arguments(1 + kFeedForwardWeights));
     static auto op = operator_named<decltype(feed_forward_backward)>("trireme::feed_forward_block_backward");
     TensorList weights = all.slice(1, kFeedForwardWeights), rest = all.slice(1 + kFeedForwardWeights);
-    return as_inputs(op.call(gradients[0], all[0], weights, rest[0], rest[1], rest[2], rest[3], rest[4],
-                             ctx->saved_data["tanh"].toBool(), ctx->saved_data["hidden_p"].toDouble(), rest[5], wanted),
+    return as_inputs(op.call(gradients[0], all[0], weights, rest[0], rest[1], rest[2], rest[3],
+                             ctx->saved_data["tanh"].toBool(), ctx->saved_data["hidden_p"].toDouble(), rest[4], wanted),
                      wanted, 3);
   }
 };
@@ -466,9 +469,9 @@ TORCH_LIBRARY_FRAGMENT(trireme, m) {
   m.def(
       "feed_forward_block_forward(Tensor x, Tensor[] weights, bool tanh, float hidden_p, float eps, Tensor seeds) -> "
       "(Tensor, Tensor, "
-      "Tensor, Tensor, Tensor, Tensor)");
+      "Tensor, Tensor, Tensor)");
   m.def(
-      "feed_forward_block_backward(Tensor y_gradient, Tensor x, Tensor[] weights, Tensor h, Tensor g, Tensor z, Tensor "
+      "feed_forward_block_backward(Tensor y_gradient, Tensor x, Tensor[] weights, Tensor h, Tensor z, Tensor "
       "mean, Tensor rstd, "
       "bool tanh, float hidden_p, Tensor seeds, int wanted) -> Tensor[]");
   m.def("feed_forward_block(Tensor x, Tensor[] weights, bool tanh, float hidden_p, float eps) -> Tensor");

@@ -20,7 +20,8 @@ class AdamW {
  public:
   AdamW(std::vector<Parameter>& parameters, const AdamWOptions& options) : parameters_(parameters), options_(options) {}
 
-  // Moments of nothing, for a run that does not load_state_dict().
+  // For a run that does not load_state_dict(). The moments are made by the first step, in memory that its activations have left: before it they would
+  // be touched, and the activations too.
   void begin();
 
   // Makes the parameters bfloat16. Before any gradient is made.
@@ -43,6 +44,7 @@ class AdamW {
 
  private:
   std::vector<size_t> in_groups() const;  // parameters in the order of the state_dict
+  at::Tensor no_moment(size_t parameter) const;
 
   std::vector<Parameter>& parameters_;
   AdamWOptions options_;
