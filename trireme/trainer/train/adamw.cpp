@@ -41,8 +41,6 @@ void AdamW::begin() {
   for (size_t i = 0; i < parameters_.size(); ++i) steps_.push_back(at::zeros({}, at::kFloat));
 }
 
-at::Tensor AdamW::no_moment(size_t parameter) const { return at::zeros(parameters_[parameter].value.sizes(), at::kFloat); }
-
 void AdamW::split_parameters() {
   for (Parameter& each : parameters_) {
     auto [upper, lower] = torch_ext::split_bf16(each.value.detach());
@@ -69,8 +67,8 @@ uint64_t AdamW::fingerprint() const {
 void AdamW::step(const std::vector<at::Tensor>& gradients, double learning_rate, double gradient_scale) {
   const at::NoGradGuard no_grad;
   for (size_t i = exp_avgs_.size(); i < parameters_.size(); ++i) {
-    exp_avgs_.push_back(no_moment(i));
-    exp_avg_sqs_.push_back(no_moment(i));
+    exp_avgs_.push_back(at::zeros(parameters_[i].value.sizes(), at::kFloat));
+    exp_avg_sqs_.push_back(at::zeros(parameters_[i].value.sizes(), at::kFloat));
   }
   for (const bool decays : {true, false}) {
     std::vector<size_t> group;
@@ -103,6 +101,7 @@ std::vector<size_t> AdamW::in_groups() const {
 }
 
 c10::IValue AdamW::state_dict(double learning_rate, double initial_learning_rate) const {
+  TRIREME_ENFORCE(exp_avgs_.size() == parameters_.size(), "the state of an optimizer that has made no step");
   const std::vector<size_t> order = in_groups();
   Dict states = dict();
   c10::List<IValue> members[2] = {c10::List<IValue>(c10::AnyType::get()), c10::List<IValue>(c10::AnyType::get())};
@@ -110,8 +109,8 @@ c10::IValue AdamW::state_dict(double learning_rate, double initial_learning_rate
     const size_t i = order[place];
     Dict state = dict();
     state.insert("step", steps_[i].clone());
-    state.insert("exp_avg", exp_avgs_.empty() ? no_moment(i) : exp_avgs_[i]);
-    state.insert("exp_avg_sq", exp_avg_sqs_.empty() ? no_moment(i) : exp_avg_sqs_[i]);
+    state.insert("exp_avg", exp_avgs_[i]);
+    state.insert("exp_avg_sq", exp_avg_sqs_[i]);
     states.insert(static_cast<int64_t>(place), state);
     members[parameters_[i].decays ? 0 : 1].push_back(static_cast<int64_t>(place));
   }

@@ -36,7 +36,7 @@ class AdamW {
   // Of the weights, before they are split, and of the moments once there are any.
   uint64_t fingerprint() const;
 
-  // As torch.optim.AdamW's state_dict() has it, for the groups that transformers makes: HF's Trainer loads it, and we load
+  // After a step or load_state_dict(). As torch.optim.AdamW's state_dict() has it, for the groups that transformers makes: HF's Trainer loads it, and we load
   // what HF's Trainer saved. InvalidArgument, naming `source`, for what does not fit; nothing is changed then. A tensor of
   // `state` that nobody else has is taken over, not copied.
   c10::IValue state_dict(double learning_rate, double initial_learning_rate) const;
@@ -44,7 +44,6 @@ class AdamW {
 
  private:
   std::vector<size_t> in_groups() const;  // parameters in the order of the state_dict
-  at::Tensor no_moment(size_t parameter) const;
 
   std::vector<Parameter>& parameters_;
   AdamWOptions options_;
