@@ -38,6 +38,11 @@ PYBIND11_MODULE(_bindings, module) {
   module.doc() = "The C++ part of trireme.";
   py::module_::import("torch._C._distributed_c10d");  // the base classes
 
+  py::module_::import("atexit").attr("register")(py::cpp_function([] {
+    py::gil_scoped_release others_may_run;
+    trireme::torch_ext::let_go_no_more();
+  }));
+
   py::class_<ProcessGroupCCL, c10d::Backend, OwnedWithoutGil<ProcessGroupCCL>> group(
       module, "ProcessGroupCCL", "The c10d backend \"ccl\". init_process_group(\"ccl\") makes one.");
   py::class_<ProcessGroupCCL::Options, c10d::Backend::Options, c10::intrusive_ptr<ProcessGroupCCL::Options>>(group, "Options")

@@ -16,10 +16,10 @@ Importing this module loads neither torch nor the C++ libraries; the first use d
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["ProcessGroupCCL", "__version__", "bf16_plan", "optim", "optimize", "patch_trainer"]
+__all__ = ["ProcessGroupCCL", "__version__", "bf16_plan", "ops", "optim", "optimize", "patch_trainer"]
 
 if TYPE_CHECKING:
-    from trireme import optim
+    from trireme import ops, optim
     from trireme._bindings import ProcessGroupCCL
     from trireme._huggingface import patch_trainer
     from trireme._optimize import bf16_plan, optimize
@@ -38,8 +38,8 @@ def __getattr__(name: str) -> Any:
         from trireme._huggingface import patch_trainer
 
         return patch_trainer
-    if name == "optim":
+    if name in ("ops", "optim"):
         import importlib
 
-        return importlib.import_module("trireme.optim")
+        return importlib.import_module(f"trireme.{name}")
     raise AttributeError(f"module 'trireme' has no attribute '{name}'")

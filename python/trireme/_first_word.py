@@ -30,8 +30,8 @@ class NoWord(Exception):
 
 
 def patience_s(env: Mapping[str, str]) -> float:
-    """How long ranks wait for each other, here as in the backend."""
-    value = env.get(TIMEOUT, "120")
+    """How long ranks wait for each other."""
+    value = env.get(TIMEOUT) or "120"
     if not re.fullmatch(r"[1-9]\d{0,4}", value):
         raise NoWord(f"{TIMEOUT} is {value!r}; allowed is a number of seconds")
     return float(value)

@@ -30,7 +30,9 @@ def register() -> None:
 def _fix_bits() -> None:
     """TRIREME_DETERMINISTIC=1: MKL's products get bits that do not depend on the number of threads. It looks at its variable when it first
     computes; a value that the user set stays."""
-    if os.environ.get("TRIREME_DETERMINISTIC", "0") == "1" and "MKL_CBWR" not in os.environ:
+    from trireme import _environment
+
+    if _environment.flag("TRIREME_DETERMINISTIC") and "MKL_CBWR" not in os.environ:
         import torch
 
         best = {"AVX512": "AVX512,STRICT", "AVX2": "AVX2,STRICT"}

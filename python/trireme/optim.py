@@ -47,6 +47,17 @@ def is_dense(tensor: Tensor) -> bool:
     return True
 
 
+def _dtype_of(key: str) -> torch.dtype:
+    return torch.int16 if key == "lower_half" else torch.float32
+
+
+def laid_as(param: Tensor, value: Tensor, key: str) -> Tensor:
+    """State of a parameter as our operators take it: of the type that its name has, in memory as the parameter is."""
+    if value.shape != param.shape or value.stride() == param.stride():
+        return value.to(_dtype_of(key))
+    return torch.empty_like(param, dtype=_dtype_of(key), memory_format=torch.preserve_format).copy_(value)
+
+
 def _refuse(optimizer: str, **options: Any) -> None:
     for name, value in options.items():
         if value:
@@ -139,16 +150,24 @@ class _Optimizer(Optimizer):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Loads the state of an optimizer of the same kind, torch.optim's or ours."""
         loaded: dict[str, Any] = {}
+        masters = self._masters_of_now()
 
         def look(_: Optimizer, final: dict[str, Any]) -> None:
             loaded.update(final)
 
-        last_hook = self.register_load_state_dict_pre_hook(look)
+        def restore(_: Optimizer) -> None:
+            self._restore_state(loaded)
+            for param, (key, master) in masters.items():
+                if not any(other in self.state[param] for other, _ in _MASTER_KEYS.values()):
+                    self.state[param][key] = master
+
+        # After the hooks that change what is loaded, and before those that look at what it became.
+        ours = (self.register_load_state_dict_pre_hook(look), self.register_load_state_dict_post_hook(restore, prepend=True))
         try:
             super().load_state_dict(state_dict)
         finally:
-            last_hook.remove()
-        self._restore_state(loaded)
+            for hook in ours:
+                hook.remove()
 
     def __getstate__(self) -> dict[str, Any]:
         ours = {name: getattr(self, name) for name in ("max_grad_norm", "master_weights", "grad_norm")}
@@ -160,7 +179,7 @@ class _Optimizer(Optimizer):
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
         for of_param in self.state.values():
-            if "step" in of_param and not isinstance(of_param["step"], Tensor):
+            if "step" in of_param and not (isinstance(of_param["step"], Tensor) and of_param["step"].is_floating_point()):
                 of_param["step"] = torch.tensor(float(of_param["step"]))
 
     def fp32_weights(self, param: Tensor) -> Tensor:
@@ -189,6 +208,8 @@ class _Optimizer(Optimizer):
             return 1.0
         grads = [param.grad for _, params in work for param in params]
         self.grad_norm = ops().global_norm(grads).item() if grads else 0.0
+        if self.max_grad_norm == float("inf"):
+            return 1.0
         coefficient = self.max_grad_norm / (self.grad_norm + 1e-6)
         return 1.0 if coefficient > 1 else coefficient  # NaN stays NaN, as in torch
 
@@ -227,11 +248,20 @@ class _Optimizer(Optimizer):
             for key, value in loaded["state"].get(saved_id, {}).items():
                 if not isinstance(value, Tensor) or key == "step":
                     continue
-                dtype = torch.int16 if key == "lower_half" else torch.float32
                 now = self.state[param][key]
-                if now.dtype != dtype or now.shape == param.shape and now.stride() != param.stride():
-                    now = torch.empty_like(param, dtype=dtype, memory_format=torch.preserve_format).copy_(value)
-                self.state[param][key] = now
+                if now.dtype != _dtype_of(key):
+                    now = value.to(_dtype_of(key), copy=True)
+                self.state[param][key] = laid_as(param, now, key)
+
+    def _masters_of_now(self) -> dict[Tensor, tuple[str, Tensor]]:
+        """Of parameters that nobody has written to since they were taken apart: then what is loaded, if it has none, knows less than these."""
+        split_at: dict[Tensor, int] = getattr(self, "_split_at", {})
+        return {
+            param: (key, self.state[param][key])
+            for param, version in split_at.items()
+            for key, _ in _MASTER_KEYS.values()
+            if param._version == version and key in self.state.get(param, {})
+        }
 
     def _gather(self, params: Iterable[Tensor], key: str) -> list[Tensor]:
         return [self.state[param][key] for param in params]

@@ -1,5 +1,6 @@
 """The Dockerfile keeps the rules of rules.py, and every rule is seen to fail on a Dockerfile that breaks it."""
 
+import os
 import re
 import subprocess
 
@@ -121,6 +122,15 @@ def test_sshd_lets_nobody_in_but_by_key():
     assert client["StrictHostKeyChecking"] == "yes" and client["Port"] == "2222"
     for script in ("trireme-sshd", "trireme-mpirun"):
         subprocess.run(["sh", "-n", SSH / script], check=True)
+
+
+@pytest.mark.parametrize("named", [None, "/nowhere/hosts"])
+def test_mpirun_does_not_start_without_its_hosts(tmp_path, named):
+    (tmp_path / "mpirun").write_text("#!/bin/sh\necho started\n")
+    (tmp_path / "mpirun").chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", **({} if named is None else {"HYDRA_HOST_FILE": named})}
+    done = subprocess.run(["sh", SSH / "trireme-mpirun", "-n", "8", "true"], env=env, capture_output=True, text=True)
+    assert done.returncode != 0 and done.stdout == "" and (named or "HYDRA_HOST_FILE") in done.stderr
 
 
 def test_ssh_waits_for_a_host_that_is_only_just_there():

@@ -310,6 +310,52 @@ def test_schedulers_closures_and_hooks():
     assert len(seen) == STEPS
 
 
+def test_hooks_see_what_was_loaded_and_may_change_it():
+    params, seen = parameters(dtype=torch.bfloat16), []
+    mine = optim.AdamW(params, master_weights="split")
+    for param in params:
+        param.grad = torch.ones_like(param)
+    mine.step()
+    other = optim.AdamW(parameters(dtype=torch.bfloat16), master_weights="split")
+
+    def look(optimizer):
+        state = optimizer.state[optimizer.param_groups[0]["params"][0]]
+        seen.append((state["exp_avg"].dtype, state["lower_half"].dtype))
+        state["exp_avg"].zero_()
+
+    other.register_load_state_dict_post_hook(look)
+    other.load_state_dict(mine.state_dict())
+    assert seen == [(torch.float32, torch.int16)]
+    assert not other.state[other.param_groups[0]["params"][0]]["exp_avg"].any()
+    assert mine.state[params[0]]["exp_avg"].any()
+
+
+def test_a_step_that_is_an_integer():
+    params = parameters()
+    mine = optim.AdamW(params)
+    for param in params:
+        param.grad = torch.ones_like(param)
+    mine.step()
+    state = copy.deepcopy(mine.state_dict())
+    for of_param in state["state"].values():
+        of_param["step"] = of_param["step"].to(torch.int64)
+    mine.load_state_dict(state)
+    mine.step()
+    assert mine.state[params[0]]["step"] == 2
+
+
+def test_measuring_does_not_clip():
+    params = parameters()
+    mine = optim.SGD(params, lr=1.0, max_grad_norm=float("inf"))
+    before = [param.detach().clone() for param in params]
+    for param in params:
+        param.grad = torch.ones_like(param)
+    params[0].grad.fill_(float("inf"))
+    mine.step()
+    assert mine.grad_norm == float("inf")
+    assert all(torch.equal(param, was - 1) for param, was in zip(params[1:], before[1:], strict=True))
+
+
 def test_autograd_sees_the_change():
     weight = torch.nn.Parameter(torch.ones(4))
     loss = (weight * weight).sum()

@@ -52,6 +52,16 @@ def test_parts_keep_their_promises(name):
     torch.library.opcheck(getattr(OPS, name).default, parts()[name], test_utils=("test_schema", "test_faketensor"))
 
 
+@pytest.mark.parametrize("lay", [lambda x: x, lambda x: x.t(), lambda x: x.t()[:, ::2]], ids=["whole", "turned", "with gaps"])
+def test_results_of_bf16_lie_where_they_are_said_to(lay):
+    weights = lay(torch.randn(8, 6))
+    upper, lower = OPS.split_bf16(weights)
+    calls = {"round_bf16": (weights,), "widen_bf16": (weights.to(torch.bfloat16),), "split_bf16": (weights,), "join_bf16": (upper, lower)}
+    calls["join_bf16 "] = (weights.to(torch.bfloat16), lay(torch.zeros(8, 6, dtype=torch.int16)))
+    for name, arguments in calls.items():
+        torch.library.opcheck(getattr(OPS, name.strip()).default, arguments, test_utils=("test_schema", "test_faketensor"))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", SAMPLES)
 def test_compiled(name, dtype):

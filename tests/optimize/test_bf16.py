@@ -1,5 +1,6 @@
 """bf16: what is planned for which CPU, what torch.autocast and optimize(dtype=torch.bfloat16) do."""
 
+import copy
 import datetime
 import os
 import pathlib
@@ -307,6 +308,85 @@ def test_state_goes_back_to_torch_before_a_step(monkeypatch, kind):
         for each in theirs:
             each.step()
     assert torch.equal(loaded.weight, plain.weight) and torch.equal(loaded.bias, plain.bias)
+
+
+def in_bf16(weights, state=None, masters="split", first="optimize"):
+    """A new model and optimizer that go on from these weights and that state, in that order."""
+    model = torch.nn.Linear(64, 64)
+    optimizer = trireme.optim.AdamW(model.parameters(), master_weights=None if masters == "split" else masters)
+    model.load_state_dict(weights)
+    if first == "load" and state is not None:
+        optimizer.load_state_dict(state)
+    trireme.optimize(model, optimizer, torch.bfloat16)
+    if first == "optimize" and state is not None:
+        optimizer.load_state_dict(state)
+    return model, optimizer
+
+
+def exact(model, optimizer):
+    return [optimizer.fp32_weights(param) for param in model.parameters()]
+
+
+def step(model, optimizer):
+    for param in model.parameters():
+        param.grad = torch.linspace(-1, 1, param.numel(), dtype=param.dtype).view_as(param)
+    optimizer.step()
+
+
+@pytest.mark.parametrize("masters", ["split", "fp32"])
+@pytest.mark.parametrize("of", ["fp32", "bf16"])
+@pytest.mark.parametrize("first", ["optimize", "load"])
+def test_resuming_loses_nothing_of_a_weight(monkeypatch, first, of, masters):
+    """Of a run in fp32 with torch's optimizer, and of one in bf16, whose state has the lower halves."""
+    monkeypatch.setenv("TRIREME_BF16", "native")
+    model = torch.nn.Linear(64, 64)
+    optimizer = torch.optim.AdamW(model.parameters())
+    step(model, optimizer)
+    wanted = [param.detach().clone() for param in model.parameters()]
+    if of == "bf16":
+        model, optimizer = in_bf16(model.state_dict())
+        step(model, optimizer)
+        wanted = exact(model, optimizer)
+    resumed, again = in_bf16(model.state_dict(), copy.deepcopy(optimizer.state_dict()), masters, first)
+    assert resumed.weight.dtype == torch.bfloat16 and again.master_weights == masters
+    step(resumed, again)  # what is behind a weight may be made by a step
+    step_alone = [torch.nn.Parameter(each.clone()) for each in wanted]
+    reference = trireme.optim.AdamW(step_alone)
+    reference.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    for param, like in zip(step_alone, resumed.parameters(), strict=True):
+        param.grad = like.grad.float()
+    reference.step()
+    for ours, theirs in zip(exact(resumed, again), step_alone, strict=True):
+        assert torch.equal(ours, theirs.detach())
+
+
+def test_weights_that_are_loaded_later_count(monkeypatch):
+    """The halves of what was there before them must not come back with the optimizer's state."""
+    monkeypatch.setenv("TRIREME_BF16", "native")
+    saved = torch.nn.Linear(64, 64)
+    theirs = torch.optim.AdamW(saved.parameters())
+    step(saved, theirs)
+    model, optimizer = in_bf16(torch.nn.Linear(64, 64).state_dict())
+    model.load_state_dict(saved.state_dict())
+    optimizer.load_state_dict(theirs.state_dict())
+    assert torch.equal(optimizer.fp32_weights(model.weight), saved.weight.detach().to(torch.bfloat16).float())
+
+
+def test_parameters_that_another_optimizer_holds_keep_all_in_fp32(monkeypatch, capfd):
+    monkeypatch.setenv("TRIREME_BF16", "native")
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
+    trireme.optimize(model, torch.optim.SGD(model[0].parameters(), lr=1e-6), torch.bfloat16)
+    assert {param.dtype for param in model.parameters()} == {torch.float32}
+    assert "does not hold 2 of those that train" in capfd.readouterr().err
+
+
+def test_in_inference_mode(monkeypatch):
+    monkeypatch.setenv("TRIREME_BF16", "native")
+    model = torch.nn.Linear(8, 8).eval()
+    with torch.inference_mode():
+        trireme.optimize(model, dtype=torch.bfloat16)
+        made_there = trireme.optimize(torch.nn.Linear(8, 8).eval(), dtype=torch.bfloat16)
+    assert model.weight.dtype == made_there.weight.dtype == torch.bfloat16
 
 
 def test_parameters_of_other_models_stay_as_they_are(monkeypatch):

@@ -361,6 +361,44 @@ def test_pickle_in_another_process(tmp_path):
     assert_close(torch.load(tmp_path / "logits"), model(ids).logits)
 
 
+@pytest.mark.parametrize("trains", [False, True], ids=["evaluation", "training"])
+def test_autocast_to_half(trains):
+    """A cache may hand fp32 values to an attention under autocast, where ours would be asked for a type that it does not have."""
+    model = llama().train(trains)
+    expected = clone(model)
+    trireme.optimize(model)
+    inputs = language_batch()
+    with torch.autocast("cpu", torch.float16):
+        ours, theirs = model(**inputs).loss, expected(**inputs).loss
+    assert torch.allclose(ours, theirs, atol=1e-2)
+
+
+def test_transforms_get_torchs_own_code():
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LayerNorm(8), torch.nn.Dropout(0.5)).eval()
+    expected = clone(model)
+    trireme.optimize(model)
+    x, tangent = torch.randn(3, 8), torch.randn(3, 8)
+    for by in (lambda module: torch.func.grad(lambda x: module(x).square().sum())(x), lambda module: torch.func.jvp(module, (x,), (tangent,))[1]):
+        assert torch.equal(by(model), by(expected))
+    forward_ad = torch.autograd.forward_ad
+    with forward_ad.dual_level():
+        derivatives = [forward_ad.unpack_dual(module(forward_ad.make_dual(x, tangent))).tangent for module in (model, expected)]
+    assert torch.equal(*derivatives)
+
+
+@pytest.mark.parametrize("value", ["true", "on", "yes", "1"])
+def test_turned_off_by_any_word_for_it(monkeypatch, value):
+    monkeypatch.setenv("TRIREME_DISABLE", value)
+    model = trireme.optimize(torch.nn.Sequential(torch.nn.LayerNorm(8)))
+    assert "forward" not in vars(model[0])
+
+
+def test_a_wrong_word_is_refused(monkeypatch):
+    monkeypatch.setenv("TRIREME_DISABLE", "maybe")
+    with pytest.raises(ValueError, match="TRIREME_DISABLE=maybe: expected 0 or 1"):
+        trireme.optimize(torch.nn.Sequential(torch.nn.LayerNorm(8)))
+
+
 def test_a_derived_model():
     class Mine(transformers.GPT2LMHeadModel):
         pass

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import types
 
 import pytest
 
@@ -159,12 +160,37 @@ def test_left(case, capfd):
     assert "left the optimizer" in said and words in said
 
 
-def test_a_replaced_step_is_left(capfd):
+@pytest.mark.parametrize("scheduled", [False, True], ids=["plain", "scheduled"])
+def test_a_replaced_step_is_left(capfd, scheduled):
+    """A scheduler's own step wraps the one that it found, which need not be the class's."""
     model, groups = model_and_groups()
-    optimizer = torch.optim.AdamW(groups)
-    optimizer.step = lambda: None
+    optimizer, called = torch.optim.AdamW(groups), []
+    optimizer.step = types.MethodType(lambda self: called.append(1), optimizer)
+    if scheduled:
+        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
     trireme.optimize(model, optimizer)
     assert type(optimizer) is torch.optim.AdamW and "its step was replaced" in capfd.readouterr().err
+    optimizer.step()
+    assert called == [1]
+
+
+def test_state_that_lies_otherwise_in_memory():
+    """As that of a model which was converted to channels_last after it was saved."""
+    convolution = torch.nn.Conv2d(4, 8, 3)
+    saved = torch.optim.AdamW(convolution.parameters())
+    convolution(torch.randn(1, 4, 8, 8)).sum().backward()
+    saved.step()
+    theirs = copy.deepcopy(convolution).to(memory_format=torch.channels_last)
+    ours = copy.deepcopy(theirs)
+    optimizers = [torch.optim.AdamW(model.parameters()) for model in (theirs, ours)]
+    for optimizer in optimizers:
+        optimizer.load_state_dict(copy.deepcopy(saved.state_dict()))
+    trireme.optimize(ours, optimizers[1])
+    for model, optimizer in zip((theirs, ours), optimizers, strict=True):
+        for param in model.parameters():
+            param.grad = torch.ones_like(param)
+        optimizer.step()
+    assert_same_weights(ours, theirs)
 
 
 def test_sparse_gradients_are_left(capfd):

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import sys
 import time
@@ -71,6 +72,23 @@ def test_an_exception_in_one_rank_ends_the_others(tmp_path, pending):
         assert "rank 1" in what, what
         assert ranks.wait(120) == [1, 1], ranks.outputs()
         assert "ZeroDivisionError" in ranks.output(1)
+
+
+def test_a_program_that_ends_while_tensors_are_let_go_of_ends_with_its_own_code(tmp_path):
+    """Python ends threads that wait for its lock, in the middle of whatever they do."""
+    for attempt in range(3):  # it took one or two
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        with jobs.start("dropped.py", 2, folder, "exit", "3") as ranks:
+            assert ranks.wait(120) == [3, 3], ranks.outputs()
+
+
+def test_letting_go_of_tensors_takes_one_thread(tmp_path):
+    with jobs.start("dropped.py", 2, tmp_path, "threads") as ranks:
+        assert ranks.wait(120) == [0, 0], ranks.outputs()
+        for rank in range(2):
+            more = int(re.search(r"(\d+) threads more", ranks.output(rank))[1])
+            assert more <= 2, ranks.outputs()  # one, and a worker of ours
 
 
 class Torchrun(Ranks):

@@ -165,7 +165,7 @@ std::string text(std::string_view name) {
   std::string value = value_of(variable);
   if (variable.type == Type::text) return value;
   auto choices = split(variable.allowed, '|');
-  if (std::ranges::find(choices, value) == choices.end()) reject(variable, value, variable.allowed);
+  if (value != variable.default_value && std::ranges::find(choices, value) == choices.end()) reject(variable, value, variable.allowed);
   return value;
 }
 

@@ -20,8 +20,8 @@ constexpr Variable kTable[] = {
      "oneCCL's matching of operations by match_id is not supported: every rank must submit in the same order. Only 0 is accepted."},
 
     // Who is in the job, and where.
-    {"CCL_PROCESS_LAUNCHER", Type::choice, "hydra", "hydra|torchrun|pmix|none",
-     "Who started the processes, and so which variables tell a process its rank. Unset: whoever left its variables."},
+    {"CCL_PROCESS_LAUNCHER", Type::choice, "", "hydra|torchrun|pmix|none",
+     "Who started the processes, and so which variables tell a process its rank. Unset: whoever left its variables, as always for `env://` in Python."},
     {"CCL_LOCAL_RANK", Type::integer, "0", "0..65535", "Rank within the host, with CCL_PROCESS_LAUNCHER=none; less than CCL_LOCAL_SIZE."},
     {"CCL_LOCAL_SIZE", Type::integer, "1", "1..65536", "Ranks on the host, with CCL_PROCESS_LAUNCHER=none."},
     {"CCL_KVS_IFACE", Type::text, "", "", "Another name of TRIREME_IFACE, which counts where both are set."},

@@ -1,4 +1,4 @@
-// Adam's rule, per ISA level. Per element 12 to 14 bytes are read and 12 written, and there is one square root and one
+// Adam's rule, per ISA level. Per element of fp32 16 bytes are read and 12 written, and there is one square root and one
 // division: on every CPU with AVX2 memory is the limit.
 #include "trireme/kernels/weights-inl.h"
 

@@ -1,5 +1,5 @@
-// Work for OpenMP's threads: inside torch's process they are torch's own (one libgomp serves both, and torch.set_num_threads
-// counts).
+// Work for OpenMP's threads: inside torch's process they are torch's own. (One libgomp serves both; that torch.set_num_threads counts in every thread, the
+// operators see to: torch_ext/ops/threads.h.)
 #pragma once
 
 #include <omp.h>

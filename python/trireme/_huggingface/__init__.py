@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from datetime import timedelta
 
-from trireme import _launch
+from trireme import _environment, _launch
 
 __all__ = ["Misfit", "asked", "patch_trainer"]
 
@@ -42,7 +42,7 @@ class Asked:
         self.ccl = getattr(arguments, "ddp_backend", None) == "ccl"
 
     def automatic(self) -> bool:
-        return self.auto or is_true("TRIREME_AUTO")
+        return self.auto or _environment.flag("TRIREME_AUTO")
 
     def optimized(self) -> bool:
         """Whether models and optimizers go through trireme.optimize."""
@@ -70,6 +70,7 @@ def of(accelerator: object) -> Asked:
 
 
 def is_true(name: str) -> bool:
+    """Of accelerate's variables, by its rule."""
     return os.environ.get(name, "").lower() in TRUE
 
 
@@ -85,7 +86,7 @@ def launched_processes(env: Mapping[str, str]) -> int:
 
 def why_uncounted(env: Mapping[str, str]) -> str | None:
     """Processes that cannot know of each other would all train alone: a sentence, or None."""
-    problem = None if is_true("TRIREME_ALONE") else _launch.uncounted(env)
+    problem = None if _environment.flag("TRIREME_ALONE") else _launch.uncounted(env)
     return problem and f"{problem}. {MEANT_TO}"
 
 

@@ -21,6 +21,7 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
+from trireme import _environment
 from trireme._huggingface import MEANT_TO, SIZES, asked, is_true, launched_processes, of, refuse_uncounted
 
 VERSIONS = "4.46 to 5.22"
@@ -153,7 +154,7 @@ def _hand_over_timeout(cls: Any) -> None:
 
 def launched_together() -> int:
     """How many were launched that are meant to train together."""
-    return 1 if is_true("TRIREME_ALONE") else launched_processes(os.environ)
+    return 1 if _environment.flag("TRIREME_ALONE") else launched_processes(os.environ)
 
 
 def refuse_to_train_alone(arguments: Any, on_cpu: bool) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, overload
 
 import torch
 from torch import nn
 
+from trireme import _environment
 from trireme._library import ops as load_operators
 from trireme._optimize import encoders, generic, optimizers, precision, verify
 from trireme._optimize.precision import Bf16Plan, bf16_plan
@@ -45,7 +45,7 @@ def optimize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None, d
 
 
 def is_off() -> bool:
-    return os.environ.get("TRIREME_DISABLE", "0") == "1"
+    return _environment.flag("TRIREME_DISABLE")
 
 
 def _optimize(model: nn.Module, optimizer: torch.optim.Optimizer | None, dtype: torch.dtype | None) -> list[str]:

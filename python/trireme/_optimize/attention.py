@@ -22,6 +22,7 @@ import torch
 from torch import nn
 
 from trireme import ops
+from trireme._optimize import precision, transforms
 from trireme._optimize.packing import Packing, packing_of
 from trireme._optimize.report import say_once
 
@@ -113,7 +114,7 @@ def _cut(mask: torch.Tensor | None, length: int) -> torch.Tensor | None:
 
 def _fits(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> bool:
     batch, heads, length, size = query.shape
-    if torch.compiler.is_compiling() or torch.jit.is_tracing() or query.device.type != "cpu" or batch * length == 0 or size > MAX_HEAD_SIZE:
+    if transforms.are_active() or not precision.autocast_fits() or query.device.type != "cpu" or batch * length == 0 or size > MAX_HEAD_SIZE:
         return False
     if key.shape != value.shape or key.shape != (batch, key.shape[1], length, size) or heads % key.shape[1] != 0:
         return False

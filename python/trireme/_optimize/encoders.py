@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from trireme._optimize import foreign, layers, precision, verify
+from trireme._optimize import foreign, layers, precision, transforms, verify
 from trireme._optimize.families import FAMILIES, Family
 from trireme._optimize.packing import Packing, packing_of
 from trireme._optimize.report import say_once
@@ -120,11 +120,11 @@ def _is_usual(model: nn.Module, given: dict[str, Any]) -> bool:
     config = model.config
     if config.output_attentions or config.output_hidden_states or "input_ids" not in given or given["input_ids"].dim() != 2:
         return False
-    # The model may have been moved since; torch.compile and torch.jit.trace cannot follow a mask's contents, and get transformers' own code.
+    # The model may have been moved since.
     weight = model.get_input_embeddings().weight
-    if torch.compiler.is_compiling() or torch.jit.is_tracing() or not _is_ours(weight) or given["input_ids"].device.type != "cpu":
+    if transforms.are_active() or not _is_ours(weight) or given["input_ids"].device.type != "cpu":
         return False
-    return precision.autocast_dtype() in (None, torch.float32, torch.bfloat16)
+    return precision.autocast_fits()
 
 
 def why_padded(model: nn.Module, family: Family, mask: torch.Tensor | None = None) -> str | None:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from trireme import ops
-from trireme._optimize import attention
+from trireme._optimize import attention, transforms
 from trireme._optimize.layers import is_plain, is_plain_layer_norm
 
 CROSS_ATTENTION = ("cross", "encoder_attn", "encdec")  # in the names of modules
@@ -108,7 +108,7 @@ def fused_layer_norm(module: nn.LayerNorm, x: torch.Tensor) -> torch.Tensor:
 
 
 def _fits(x: torch.Tensor) -> bool:
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+    if transforms.are_active():
         return False
     return x.device.type == "cpu" and x.dtype in (torch.float32, torch.bfloat16) and x.numel() > 0
 

@@ -4,6 +4,7 @@ such as a learning rate scheduler that was made before."""
 from __future__ import annotations
 
 import functools
+import inspect
 import weakref
 from typing import Any
 
@@ -50,7 +51,7 @@ def _why_not(optimizer: torch.optim.Optimizer, model: nn.Module) -> str | None:
     if any(getattr(module, "sparse", False) for module in model.modules() if isinstance(module, (nn.Embedding, nn.EmbeddingBag))):
         return "the model has an embedding with sparse gradients"
     step = vars(optimizer).get("step")
-    if step is not None and not hasattr(step, "_wrapped_by_lr_sched"):
+    if step is not None and inspect.unwrap(step) is not inspect.unwrap(type(optimizer).step):  # a scheduler's wraps the class's own
         return "its step was replaced by somebody else"
     return None
 
@@ -67,7 +68,7 @@ def _become(optimizer: Any, kind: type) -> None:
         for option, value in optimizer.defaults.items():
             group.setdefault(option, value)
         for param in group["params"]:
-            _convert_state(optimizer.state.get(param, {}))
+            _convert_state(optimizer.state.get(param, {}), param)
 
 
 def _counted_step(optimizer: Any) -> Any:
@@ -84,10 +85,10 @@ def _counted_step(optimizer: Any) -> Any:
     return step
 
 
-def _convert_state(state: dict[str, Any]) -> None:
+def _convert_state(state: dict[str, Any], param: torch.Tensor) -> None:
     """Moments are fp32, also of bfloat16 parameters; the step is a tensor."""
     for key, value in state.items():
-        if isinstance(value, torch.Tensor) and value.is_floating_point():
-            state[key] = value.to(torch.float32)
-        elif key == "step":
+        if key == "step":
             state[key] = torch.tensor(float(value))
+        elif isinstance(value, torch.Tensor):
+            state[key] = optim.laid_as(param, value, key)

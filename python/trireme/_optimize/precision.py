@@ -161,6 +161,11 @@ def autocast_dtype() -> torch.dtype | None:
     return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
 
 
+def autocast_fits() -> bool:
+    """Whether our operators have its type."""
+    return autocast_dtype() in (None, torch.float32, torch.bfloat16)
+
+
 # A model that optimize() was given leaves torch.autocast for all of its forward, where bf16 would be slower: its heads too, and models without a
 # packed encoder. So does a packed encoder, which may be called by itself. By hooks: the forward keeps its signature, and the model can be copied
 # and pickled.
@@ -229,10 +234,20 @@ def lower(model: nn.Module, optimizer: torch.optim.Optimizer | None, dtype: torc
         return "bf16: the parameters stay fp32: they are sharded (DTensor); use the mixed precision of FSDP"
     if _is_fsdp1(model) or any(map(_is_watched, model.parameters())):
         return "bf16: the parameters stay fp32: call optimize before DDP or FSDP, which would no longer see the gradients"
-    if optimizer is not None:
-        _split(optimizer, model)
+    if optimizer is not None and (without := _without(optimizer, model)):
+        return f"bf16: the parameters stay fp32: the optimizer does not hold {without} of those that train, and would not keep what bf16 rounds off"
+    if optimizer is None:
+        _cast_parameters(model)
+        return f"{plan}; parameters are bf16"
+    _split(optimizer, model)
     _cast_parameters(model)
-    return f"{plan}; parameters are bf16" + ("" if optimizer is None else ", their lower halves are with the optimizer")
+    kept = {"split": "their lower halves", "fp32": "fp32 copies"}[optimizer.master_weights]
+    return f"{plan}; parameters are bf16, {kept} are with the optimizer"
+
+
+def _without(optimizer: Any, model: nn.Module) -> int:
+    held = {id(param) for group in optimizer.param_groups for param in group["params"]}
+    return sum(param.requires_grad and param.dtype == torch.float32 and id(param) not in held for param in model.parameters())
 
 
 def _is_fsdp1(model: nn.Module) -> bool:
@@ -246,11 +261,11 @@ def _is_fsdp1(model: nn.Module) -> bool:
 def _is_watched(param: nn.Parameter) -> bool:
     """Whether somebody holds on to the node that accumulates the parameter's gradient, as DDP does to learn of it. With another type the
     parameter gets another node. One that nobody holds is gone at once, and with it what was written on it."""
-    if not param.requires_grad:
+    if not param.requires_grad or param.is_inference():
         return False
 
     def notes() -> dict[str, Any]:
-        with torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad():
             return param.expand_as(param).grad_fn.next_functions[0][0].metadata
 
     notes()["trireme"] = True
@@ -260,10 +275,10 @@ def _is_watched(param: nn.Parameter) -> bool:
 def _cast_parameters(model: nn.Module) -> None:
     """Not the buffers: they are no weights, and rounding them may be ruin, as with the frequencies of rotary positions."""
     for param in model.parameters():
-        if param.is_floating_point():
+        if param.dtype == torch.float32:
             param.data = param.data.to(torch.bfloat16)
-            if param.grad is not None:
-                param.grad = param.grad.to(torch.bfloat16)
+        if param.dtype == torch.bfloat16 and param.grad is not None:
+            param.grad = param.grad.to(torch.bfloat16)
 
 
 def _split(optimizer: Any, model: nn.Module) -> None:
@@ -272,10 +287,34 @@ def _split(optimizer: Any, model: nn.Module) -> None:
     from trireme._library import ops
 
     own = {id(param) for param in model.parameters()}
-    optimizer.master_weights = "split"
+    optimizer.master_weights = optimizer.master_weights or "split"
+    split_at = vars(optimizer).setdefault("_split_at", {})
     for group in optimizer.param_groups:
         for param in group["params"]:
-            if id(param) in own and param.dtype == torch.float32:
-                param.data, lower_half = ops().split_bf16(param.detach())
-                optimizer._init_state(group, param)
-                optimizer.state[param]["lower_half"] = lower_half
+            if id(param) not in own or param.dtype != torch.float32:
+                continue
+            optimizer._init_state(group, param)
+            state = optimizer.state[param]
+            exact = _exact(param, state)
+            for key in ("lower_half", "master"):
+                state.pop(key, None)
+            if optimizer.master_weights == "split":
+                param.data, state["lower_half"] = ops().split_bf16(exact)
+            else:
+                param.data, state["master"] = exact.to(torch.bfloat16), exact.clone()
+            split_at[param] = param._version
+
+
+def _exact(param: nn.Parameter, state: dict[str, Any]) -> torch.Tensor:
+    """A parameter's weights; where they and the state were loaded from a run in bf16, with what that kept behind them."""
+    from trireme._library import ops
+
+    weights = param.detach()
+    upper = weights.to(torch.bfloat16)
+    if not torch.equal(upper.float(), weights):
+        return weights
+    if "lower_half" in state:
+        return ops().join_bf16(upper, state["lower_half"])
+    if "master" in state:
+        return torch.where(state["master"].to(torch.bfloat16) == upper, state["master"], weights)
+    return weights

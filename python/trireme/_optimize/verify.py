@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -10,11 +9,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from trireme import _environment
+
 DONE = "_trireme_verified"
 
 
 def is_asked() -> bool:
-    return os.environ.get("TRIREME_VERIFY", "0") == "1"
+    return _environment.flag("TRIREME_VERIFY")
 
 
 def once(model: nn.Module, original: Callable, args: tuple, kwargs: dict[str, Any], mask: torch.Tensor | None, packed: Callable[[], Any]) -> None:

@@ -117,7 +117,7 @@ class Control::Host {
     const std::string reason =
         str("waited ", waited_.seconds(), " for ", at.size - 1, " ranks to join; ", list_ranks(absent),
             " did not come. Are they running, and can they reach ", address, " port ", at.port,
-            "? See TRIREME_IFACE for another interface, CCL_KVS_CONNECTION_TIMEOUT for more time.");
+            "? See TRIREME_IFACE for another interface; for more time CCL_KVS_CONNECTION_TIMEOUT or, in torch, the group's timeout.");
     impl_->tell_others({Failure::kNobody, "rank 0 " + reason});
     throw Timeout("rank 0: " + reason);
   }
@@ -160,7 +160,7 @@ class Control::Guest {
       pause = std::min(2 * pause, kLongestPause);
     } while (!deadline.passed());
     throw Timeout(str("rank ", rank_, ": no word from rank 0 for ", waited_.seconds(), "; ", reason_,
-                      ". Is rank 0 running? See CCL_KVS_CONNECTION_TIMEOUT for more time."));
+                      ". Is rank 0 running? For more time see CCL_KVS_CONNECTION_TIMEOUT or, in torch, the group's timeout."));
   }
 
  private:

@@ -145,7 +145,8 @@ class Meeter {
       if (auto message = group_.socket.receive(Deadline::earlier(deadline_, Deadline::after(outbox_.empty() ? kLookUp : kTryAgain)))) {
         take(*message);
       } else if (deadline_.passed()) {
-        throw Timeout("a rank of this host did not introduce itself; see CCL_KVS_CONNECTION_TIMEOUT");
+        throw Timeout(str("rank ", group_.members[group_.me].global_rank, ": ", silent(), " of this host did not introduce itself in time; see ",
+                          "CCL_KVS_CONNECTION_TIMEOUT or, in torch, the group's timeout"));
       } else if (somebody_is_gone()) {
         throw IoError("a rank has gone while ranks of this host met");
       }
@@ -159,6 +160,13 @@ class Meeter {
 
  private:
   int size() const { return static_cast<int>(group_.members.size()); }
+  std::string silent() const {
+    std::string ranks;
+    for (int peer = 0; peer < size(); ++peer) {
+      if (!heard_[peer]) ranks += str(ranks.empty() ? "rank " : ", rank ", group_.members[peer].global_rank);
+    }
+    return ranks.empty() ? "rank " + std::to_string(group_.members[0].global_rank) : ranks;  // the first one's segment has not come
+  }
 
   struct Outgoing {
     int peer;

@@ -4,6 +4,7 @@
 #include <torch/library.h>
 
 #include "trireme/kernels/bf16.h"
+#include "trireme/torch_ext/ops/threads.h"
 
 namespace trireme::torch_ext {
 namespace {
@@ -11,7 +12,14 @@ namespace {
 bfloat16* bf16_data(const at::Tensor& tensor) { return static_cast<bfloat16*>(tensor.data_ptr()); }
 uint16_t* bits_data(const at::Tensor& tensor) { return static_cast<uint16_t*>(tensor.data_ptr()); }
 
+// Results lie as their input does where that has no gaps or overlaps, and end to end otherwise.
 at::Tensor dense(const at::Tensor& tensor) { return tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous(); }
+
+// Two halves of one layout, in which they can be read side by side.
+std::pair<at::Tensor, at::Tensor> dense(const at::Tensor& upper, const at::Tensor& lower) {
+  if (upper.is_non_overlapping_and_dense() && upper.strides() == lower.strides()) return {upper, lower};
+  return {upper.contiguous(), lower.contiguous()};
+}
 
 void check_float(const char* op, const at::Tensor& weights) {
   TORCH_CHECK(weights.scalar_type() == at::kFloat, "trireme::", op, ": the tensor is of dtype ", weights.scalar_type(),
@@ -48,12 +56,14 @@ at::Tensor empty_joined(const at::Tensor& upper, const at::Tensor& lower) {
 
 at::Tensor round_bf16(const at::Tensor& weights) {
   at::Tensor from = dense(weights), to = empty_rounded(from);
+  take_number_of_threads();
   kernels::convert(from.const_data_ptr<float>(), bf16_data(to), from.numel());
   return to;
 }
 
 at::Tensor widen_bf16(const at::Tensor& weights) {
   at::Tensor from = dense(weights), to = empty_widened(from);
+  take_number_of_threads();
   kernels::convert(bf16_data(from), to.mutable_data_ptr<float>(), from.numel());
   return to;
 }
@@ -61,14 +71,15 @@ at::Tensor widen_bf16(const at::Tensor& weights) {
 std::tuple<at::Tensor, at::Tensor> split_bf16(const at::Tensor& weights) {
   at::Tensor from = dense(weights);
   auto [upper, lower] = empty_halves(from);
+  take_number_of_threads();
   kernels::split(from.const_data_ptr<float>(), bf16_data(upper), bits_data(lower), from.numel());
   return {upper, lower};
 }
 
 at::Tensor join_bf16(const at::Tensor& upper, const at::Tensor& lower) {
-  bool aligned = upper.is_non_overlapping_and_dense() && upper.strides() == lower.strides();
-  at::Tensor above = aligned ? upper : upper.contiguous(), below = aligned ? lower : lower.contiguous();
+  const auto [above, below] = dense(upper, lower);
   at::Tensor joined = empty_joined(above, below);
+  take_number_of_threads();
   kernels::join(bf16_data(above), bits_data(below), joined.mutable_data_ptr<float>(), above.numel());
   return joined;
 }
@@ -88,10 +99,13 @@ TORCH_LIBRARY_IMPL(trireme, CPU, library) {
 }
 
 TORCH_LIBRARY_IMPL(trireme, Meta, library) {
-  library.impl("round_bf16", empty_rounded);
-  library.impl("widen_bf16", empty_widened);
-  library.impl("split_bf16", empty_halves);
-  library.impl("join_bf16", empty_joined);
+  library.impl("round_bf16", [](const at::Tensor& weights) { return empty_rounded(dense(weights)); });
+  library.impl("widen_bf16", [](const at::Tensor& weights) { return empty_widened(dense(weights)); });
+  library.impl("split_bf16", [](const at::Tensor& weights) { return empty_halves(dense(weights)); });
+  library.impl("join_bf16", [](const at::Tensor& upper, const at::Tensor& lower) {
+    const auto [above, below] = dense(upper, lower);
+    return empty_joined(above, below);
+  });
 }
 
 }  // namespace trireme::torch_ext

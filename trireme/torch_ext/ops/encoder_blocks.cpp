@@ -75,10 +75,10 @@ NormGradients add_and_norm_backward(const Tensor& dy_, const Tensor& z, const Te
   return to;
 }
 
-// A gradient as its parameter's type, or nothing where it is not wanted.
+// A gradient as its parameter's type.
 Tensor like_parameter(const Tensor& gradient, const Tensor& parameter) { return gradient.to(parameter.scalar_type()); }
 
-// d(x W^T)/dW. (In a set of wanted gradients, argument 0 is x, and the weights follow.)
+// d(x W^T)/dW, or nothing where it is not wanted. (In a set of wanted gradients, argument 0 is x, and the weights follow.)
 Tensor weight_gradient(const Tensor& output_gradient, const Tensor& x, bool wanted) {
   return wanted ? product(output_gradient.t(), x) : at::empty({0}, x.options());
 }
@@ -303,7 +303,7 @@ std::vector<Tensor> feed_forward_backward(const Tensor& dy, const Tensor& x_, Te
                                             dropout_of("feed_forward_block", hidden_p, seeds, 0));
   Tensor d_inner = product(end.h, weights[kW2]);
   const bool wants_w2 = has(wanted, 1 + kW2);
-  Tensor g = at::empty_like(h);
+  Tensor g = at::empty(wants_w2 ? h.sizes() : at::IntArrayRef({0}), h.options());
   Tensor bias = as_float(weights[kB1]), d_bias = at::empty({h.size(1)}, floats());
   with_element_type("feed_forward_block", x, [&]<class T>(T) {
     kernels::bias_gelu_backward<T>({.dy = data<T>(d_inner),

@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include "trireme/kernels/global_norm.h"
+#include "trireme/torch_ext/ops/threads.h"
 
 namespace trireme::torch_ext {
 namespace {
@@ -22,6 +23,7 @@ class Call {
  public:
   Call(const char* name, at::TensorList params, at::TensorList grads, at::TensorList masters)
       : name_(name), params_(params), masters_(masters) {
+    take_number_of_threads();
     check_length("gradients", grads.size());
     if (!masters.empty()) check_length("masters", masters.size());
     for (size_t i = 0; i < params.size(); ++i) {
@@ -223,6 +225,7 @@ double global_norm(at::TensorList tensors) {
     else
       pointers.push_back({.bf16 = bf16_data(dense), .count = dense.numel()});
   }
+  take_number_of_threads();
   return kernels::global_norm(pointers);
 }
 

@@ -6,6 +6,7 @@
 
 #include "trireme/cpu/products.h"
 #include "trireme/kernels/matmul.h"
+#include "trireme/torch_ext/ops/threads.h"
 
 namespace trireme::ops {
 
@@ -31,6 +32,7 @@ inline void multiply(const at::Tensor& a, const at::Tensor& b, at::Tensor to, In
     return;
   }
   const auto view = [](const at::Tensor& x) { return kernels::MatrixView{x.const_data_ptr<float>(), x.stride(0), x.stride(1)}; };
+  torch_ext::take_number_of_threads();
   kernels::matmul({.a = view(a),
                    .b = view(b),
                    .c = to.mutable_data_ptr<float>(),

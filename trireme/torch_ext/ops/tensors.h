@@ -8,6 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/float16.h"
 #include "trireme/kernels/dropout.h"
+#include "trireme/torch_ext/ops/threads.h"
 
 namespace trireme::ops {
 
@@ -26,6 +27,7 @@ T* data(const std::optional<at::Tensor>& x) {
 template <class Body>
 void with_element_type(const char* op, const at::Tensor& x, const Body& body) {
   TORCH_CHECK(x.device().is_cpu(), op, ": the tensor lies on ", x.device(), "; it must lie in the CPU's memory");
+  torch_ext::take_number_of_threads();
   if (x.scalar_type() == at::kFloat) return body(float{});
   if (x.scalar_type() == at::kBFloat16) return body(bfloat16{});
   TORCH_CHECK_NOT_IMPLEMENTED(false, op, ": ", x.scalar_type(), " is not supported; float32 and bfloat16 are");

@@ -216,7 +216,10 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupCCL::split(const c10::intrusive_pt
 c10::intrusive_ptr<c10d::Backend> ProcessGroupCCL::merge(const c10::intrusive_ptr<c10d::Store>& store,
                                                          const c10::intrusive_ptr<c10d::Backend::Options>& opts, const int& rank, const int& size) {
   auto options = c10::make_intrusive<Options>(opts ? opts->timeout : milliseconds(timeout_ms_));
-  if (opts) options->group_name = opts->group_name;
+  if (opts) {
+    options->group_name = opts->group_name;
+    if (opts->global_ranks_in_group.size() == static_cast<size_t>(size)) options->global_ranks_in_group = opts->global_ranks_in_group;
+  }
   return c10::make_intrusive<ProcessGroupCCL>(store, rank, size, options);
 }
 

@@ -8,6 +8,7 @@
 #include <deque>
 #include <limits>
 #include <set>
+#include <system_error>
 #include <thread>
 
 #include "trireme/base/error.h"
@@ -19,10 +20,9 @@
 namespace trireme::torch_ext {
 namespace {
 
-// Completes futures, and lets go of tensors. Letting go of one of Python's takes the GIL. The callbacks of futures are a program's own code: they
-// may take the GIL, submit operations and wait for them (PowerSGD's waits for the future of another allreduce), so they run neither on a
-// thread that drives operations nor with anything locked, and there is a further thread whenever all are held up in a callback. Never
-// destroyed: a callback may be under way when the process ends.
+// Threads for what must run neither on a thread that drives operations nor with anything locked: at most `kMost`, and a further one whenever all are held
+// up. Never destroyed: something may be under way when the process ends.
+template <size_t kMost>
 class Heralds {
  public:
   static Heralds& instance() {
@@ -31,46 +31,91 @@ class Heralds {
   }
 
   void post(std::function<void()> news) {
-    {
-      std::lock_guard lock(mutex_);
-      news_.push_back(std::move(news));
-      if (news_.size() > idle_) {
-        std::thread([this] { run(); }).detach();
-        ++idle_;  // as good as waiting
-      }
+    std::unique_lock lock(mutex_);
+    news_.push_back(std::move(news));
+    if (leaks_) return;
+    if (news_.size() > idle_ && threads_ < kMost && !start_thread() && threads_ == 0) {
+      run_first(lock);
+      return;
     }
+    lock.unlock();
     changed_.notify_one();
+  }
+
+  // From now on nothing is begun any more; waits, for a while, for what is under way.
+  void leak() {
+    std::unique_lock lock(mutex_);
+    leaks_ = true;
+    settle(lock);
+  }
+  // Waits, for a while, until everything is done.
+  void settle() {
+    std::unique_lock lock(mutex_);
+    settle(lock);
   }
 
  private:
   // Those that are idle stay, up to this number.
   static constexpr size_t kKept = 2;
+  static constexpr std::chrono::seconds kPatience{2};
+
+  // False where the system has no more of them: then those that there are do it all, one after the other.
+  bool start_thread() {
+    try {
+      std::thread([this] { run(); }).detach();
+    } catch (const std::system_error& error) {
+      log(LogLevel::warn, str("no further thread for what follows operations: ", error.what()));
+      return false;
+    }
+    ++threads_;
+    ++idle_;  // as good as waiting
+    return true;
+  }
 
   void run() {
     std::unique_lock lock(mutex_);
-    while (idle_ <= kKept || !news_.empty()) {
-      changed_.wait(lock, [&] { return !news_.empty(); });
-      std::function<void()> next = std::move(news_.front());
-      news_.pop_front();
+    while (idle_ <= kKept || !nothing_to_do()) {
+      changed_.wait(lock, [&] { return !nothing_to_do(); });
       --idle_;
-      lock.unlock();
-      try {
-        next();
-      } catch (const std::exception& error) {  // torch passes on what addCallback's functions throw
-        log(LogLevel::error, str("a callback of a future threw: ", error.what()));
-      }
-      next = nullptr;
+      run_first(lock);
       lock.lock();
       ++idle_;
+      settled_.notify_all();
     }
     --idle_;
+    --threads_;
   }
 
+  // Unlocks.
+  void run_first(std::unique_lock<std::mutex>& lock) {
+    std::function<void()> next = std::move(news_.front());
+    news_.pop_front();
+    lock.unlock();
+    try {
+      next();
+    } catch (const std::exception& error) {  // torch passes on what addCallback's functions throw
+      log(LogLevel::error, str("a callback of a future threw: ", error.what()));
+    }
+  }
+
+  void settle(std::unique_lock<std::mutex>& lock) {
+    settled_.wait_for(lock, kPatience, [&] { return idle_ == threads_ && nothing_to_do(); });
+  }
+
+  bool nothing_to_do() const { return leaks_ || news_.empty(); }
+
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable changed_, settled_;
   std::deque<std::function<void()>> news_;
-  size_t idle_ = 0;  // that wait for news, or are about to
+  size_t threads_ = 0, idle_ = 0;  // idle: they wait for news, or are about to
+  bool leaks_ = false;
 };
+
+// The callbacks of futures are a program's own code: they may take the GIL, submit operations and wait for them (PowerSGD's waits for the future of another
+// allreduce), so no number of threads is enough for all.
+using Callbacks = Heralds<std::numeric_limits<size_t>::max()>;
+// Letting go of a tensor of Python's takes the GIL, and waits for nothing else.
+using LettingGo = Heralds<1>;
 
 using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 
@@ -169,8 +214,15 @@ void Completion::operation_ended(std::shared_ptr<Completion> completion, const s
     completion->staging_ = Staging();
   };
   completion.reset();
-  if (future || ccl::Workers::is_this_thread()) Heralds::instance().post(std::move(let_go));
+  if (future) Callbacks::instance().post(std::move(let_go));
+  else if (ccl::Workers::is_this_thread()) LettingGo::instance().post(std::move(let_go));
   else let_go();
+}
+
+// A thread that waits for the GIL while Python ends is ended by it in the middle, and with it, as tensors let go in destructors, the process.
+void let_go_no_more() {
+  Callbacks::instance().settle();
+  LettingGo::instance().leak();
 }
 
 void Completion::end_one(const std::exception_ptr& error) {

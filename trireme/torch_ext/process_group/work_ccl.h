@@ -86,6 +86,9 @@ class Completion {
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
+// Before Python ends: waits up to 2 s each for callbacks of futures and for tensors to be let go of; what operations still hold then, or later, they keep.
+[[gnu::visibility("default")]] void let_go_no_more();
+
 // Owns nothing that the operations need: dropping it cancels nothing. Threads may share it. wait() blocks, and drives the operations itself;
 // nothing else blocks. In a forked child, wait(), isCompleted() and getFuture() of one that had not ended throw c10::ValueError.
 class WorkCCL : public c10d::Work {
