@@ -1,15 +1,14 @@
 """The project's variables as the C++ libraries read them (trireme/base/env.h), for what is decided before those are loaded."""
 
 import os
-from collections.abc import Mapping
 
 TRUE = ("1", "on", "true", "yes")
 FALSE = ("0", "off", "false", "no")
 
 
-def flag(name: str, env: Mapping[str, str] = os.environ) -> bool:
+def flag(name: str) -> bool:
     """Raises ValueError for a value that is neither; unset or empty is false."""
-    value = env.get(name, "")
+    value = os.environ.get(name, "")
     if value in TRUE:
         return True
     if value in ("", *FALSE):

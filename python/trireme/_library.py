@@ -29,7 +29,9 @@ def check() -> None:
     try:
         from trireme._build import TORCH_VERSION
     except ImportError as missing:
-        raise ImportError("trireme is not installed, only its sources are on the path: pip install --no-build-isolation . (which needs Python's headers: python3-dev)") from missing
+        raise ImportError(
+            "trireme is not installed, only its sources are on the path: pip install --no-build-isolation . (which needs Python's headers: python3-dev)"
+        ) from missing
     if reason := why_not(torch.__version__, TORCH_VERSION):
         raise ImportError(reason)
 

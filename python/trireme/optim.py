@@ -48,7 +48,7 @@ def is_dense(tensor: Tensor) -> bool:
 
 
 def _dtype_of(key: str) -> torch.dtype:
-    return torch.int16 if key == "lower_half" else torch.float32
+    return dict(_MASTER_KEYS.values()).get(key, torch.float32)
 
 
 def laid_as(param: Tensor, value: Tensor, key: str) -> Tensor:
@@ -226,19 +226,21 @@ class _Optimizer(Optimizer):
     def _master(self, param: Tensor) -> Tensor:
         """What is behind a bfloat16 parameter, made from what there is if it is the first time or another kind was loaded."""
         assert self.master_weights is not None
+        key, _ = _MASTER_KEYS[self.master_weights]
+        if key not in self.state[param]:
+            param.copy_(self._put_behind(param, self.fp32_weights(param)))
+        return self.state[param][key]
+
+    def _put_behind(self, param: Tensor, exact: Tensor) -> Tensor:
+        """Keeps fp32 weights, which become the optimizer's; returns what the parameter is to be."""
         state = self.state[param]
-        key, dtype = _MASTER_KEYS[self.master_weights]
-        if key not in state:
-            exact = self.fp32_weights(param)
-            for other, _ in _MASTER_KEYS.values():
-                state.pop(other, None)
-            if self.master_weights == "split":
-                upper, state[key] = ops().split_bf16(exact)
-                param.copy_(upper)
-            else:
-                state[key] = exact
-                param.copy_(exact)
-        return state[key]
+        for key, _ in _MASTER_KEYS.values():
+            state.pop(key, None)
+        if self.master_weights == "split":
+            upper, state["lower_half"] = ops().split_bf16(exact)
+            return upper
+        state["master"] = exact
+        return exact.to(torch.bfloat16)
 
     def _restore_state(self, loaded: dict[str, Any]) -> None:
         """torch casts state to the dtype of its parameter, which for bfloat16 is not what was saved. It also may lie otherwise in memory."""

@@ -236,13 +236,12 @@ def lower(model: nn.Module, optimizer: torch.optim.Optimizer | None, dtype: torc
         return "bf16: the parameters stay fp32: call optimize before DDP or FSDP, which would no longer see the gradients"
     if optimizer is not None and (without := _without(optimizer, model)):
         return f"bf16: the parameters stay fp32: the optimizer does not hold {without} of those that train, and would not keep what bf16 rounds off"
-    if optimizer is None:
-        _cast_parameters(model)
-        return f"{plan}; parameters are bf16"
-    _split(optimizer, model)
+    kept = ""
+    if optimizer is not None:
+        _split(optimizer, model)
+        kept = ", fp32 copies are with the optimizer" if optimizer.master_weights == "fp32" else ", their lower halves are with the optimizer"
     _cast_parameters(model)
-    kept = {"split": "their lower halves", "fp32": "fp32 copies"}[optimizer.master_weights]
-    return f"{plan}; parameters are bf16, {kept} are with the optimizer"
+    return f"{plan}; parameters are bf16{kept}"
 
 
 def _without(optimizer: Any, model: nn.Module) -> int:
@@ -284,8 +283,6 @@ def _cast_parameters(model: nn.Module) -> None:
 def _split(optimizer: Any, model: nn.Module) -> None:
     """Of the model's own parameters: the optimizer may have others as well, of models that stay as they are. State is made whole:
     torch's optimizers begin one where it is empty, and this one may be loaded there before it has made a step."""
-    from trireme._library import ops
-
     own = {id(param) for param in model.parameters()}
     optimizer.master_weights = optimizer.master_weights or "split"
     split_at = vars(optimizer).setdefault("_split_at", {})
@@ -294,27 +291,8 @@ def _split(optimizer: Any, model: nn.Module) -> None:
             if id(param) not in own or param.dtype != torch.float32:
                 continue
             optimizer._init_state(group, param)
-            state = optimizer.state[param]
-            exact = _exact(param, state)
-            for key in ("lower_half", "master"):
-                state.pop(key, None)
-            if optimizer.master_weights == "split":
-                param.data, state["lower_half"] = ops().split_bf16(exact)
-            else:
-                param.data, state["master"] = exact.to(torch.bfloat16), exact.clone()
+            rounded = param.detach().to(torch.bfloat16)
+            if torch.equal(rounded.float(), param.detach()):
+                param.data = rounded  # weights of a run in bf16: what that kept behind them, if it was loaded too, belongs to them
+            param.data = optimizer._put_behind(param, optimizer.fp32_weights(param))
             split_at[param] = param._version
-
-
-def _exact(param: nn.Parameter, state: dict[str, Any]) -> torch.Tensor:
-    """A parameter's weights; where they and the state were loaded from a run in bf16, with what that kept behind them."""
-    from trireme._library import ops
-
-    weights = param.detach()
-    upper = weights.to(torch.bfloat16)
-    if not torch.equal(upper.float(), weights):
-        return weights
-    if "lower_half" in state:
-        return ops().join_bf16(upper, state["lower_half"])
-    if "master" in state:
-        return torch.where(state["master"].to(torch.bfloat16) == upper, state["master"], weights)
-    return weights
