@@ -303,7 +303,7 @@ std::vector<Tensor> feed_forward_backward(const Tensor& dy, const Tensor& x_, Te
                                             dropout_of("feed_forward_block", hidden_p, seeds, 0));
   Tensor d_inner = product(end.h, weights[kW2]);
   const bool wants_w2 = has(wanted, 1 + kW2);
-  Tensor g = at::empty(wants_w2 ? h.sizes() : at::IntArrayRef({0}), h.options());
+  Tensor g = wants_w2 ? at::empty_like(h) : at::empty({0}, h.options());
   Tensor bias = as_float(weights[kB1]), d_bias = at::empty({h.size(1)}, floats());
   with_element_type("feed_forward_block", x, [&]<class T>(T) {
     kernels::bias_gelu_backward<T>({.dy = data<T>(d_inner),

@@ -282,9 +282,7 @@ void QaRun::train(const std::optional<fs::path>& checkpoint) {
                                                                           options_.adam_epsilon, options_.weight_decay});
   std::optional<Standing> standing;
   std::optional<TrainerState> state;
-  if (!checkpoint) {
-    optimizer_->begin();
-  } else {
+  if (checkpoint) {
     standing = load_checkpoint(*checkpoint, *model_, *optimizer_, features, options_.sampling_seed());
     state = load_state(*checkpoint / "trainer_state.json");
     say(str("goes on from ", checkpoint->string(), ", step ", standing->global_step));

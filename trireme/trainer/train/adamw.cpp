@@ -37,7 +37,7 @@ uint64_t fingerprint(const std::vector<at::Tensor>& tensors) {
   return hash.value();
 }
 
-void AdamW::begin() {
+AdamW::AdamW(std::vector<Parameter>& parameters, const AdamWOptions& options) : parameters_(parameters), options_(options) {
   for (size_t i = 0; i < parameters_.size(); ++i) steps_.push_back(at::zeros({}, at::kFloat));
 }
 

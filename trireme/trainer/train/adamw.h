@@ -18,11 +18,8 @@ struct AdamWOptions {
 // part of a step is lost. One thread at a time.
 class AdamW {
  public:
-  AdamW(std::vector<Parameter>& parameters, const AdamWOptions& options) : parameters_(parameters), options_(options) {}
-
-  // For a run that does not load_state_dict(). The moments are made by the first step, in memory that its activations have left: before it they would
-  // be touched, and the activations too.
-  void begin();
+  // The moments are made by the first step, unless load_state_dict() brings them, in memory that its activations have left.
+  AdamW(std::vector<Parameter>& parameters, const AdamWOptions& options);
 
   // Makes the parameters bfloat16. Before any gradient is made.
   void split_parameters();
