@@ -53,15 +53,15 @@ Task broadcast_pull_push(OpContext& run, int root) {
 Task broadcast_in_host(OpContext& run, int root) {
   co_await run.may_enter();
   std::byte* mine = buffer(run);
-  run.announce({mine, run.bytes()}, {run.op.recv_buffer ? run.op.recv_buffer : mine, run.bytes()});
+  const Block result = {run.op.recv_buffer ? run.op.recv_buffer : mine, run.bytes()};
+  run.announce({mine, run.bytes()}, result);
   co_await run.all_reached(kEntered);
   run.check_records();
   if (run.begin_way() == Way::direct) {
     co_await broadcast_pull_push(run, root);
   } else {
-    copy_on_root(run);
     std::vector<Block> parts(static_cast<size_t>(run.local_size()));
-    parts[root] = {mine, run.bytes()};
+    parts[root] = result;
     co_await share_parts_staged(run, mine, parts, kFirstChunk);
   }
   run.end_way();

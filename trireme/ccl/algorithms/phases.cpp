@@ -128,9 +128,7 @@ Task share_parts_staged(OpContext& run, const std::byte* mine, const std::vector
       [&](std::byte* slot, size_t offset, size_t room) {
         const Block& own = parts[run.local()];
         size_t bytes = bytes_of(own, offset, room);
-        if (bytes == 0) return;
-        copy_to_slot(run, slot, mine + offset, bytes);
-        copy_result(run, place(own, offset), mine + offset, bytes);
+        if (bytes != 0) copy_to_slot_and_result(run, slot, place(own, offset), mine + offset, bytes);
       },
       [&](auto slot_of, size_t offset, size_t room) {
         for (int owner = 0; owner < run.local_size(); ++owner) {

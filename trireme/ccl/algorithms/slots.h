@@ -50,6 +50,13 @@ inline void copy_result(OpContext& run, void* to, const void* from, size_t bytes
   else copy_in_registers(to, from, bytes);
 }
 
+// Both, of what the caller wants back as it is.
+inline void copy_to_slot_and_result(OpContext& run, std::byte* slot, std::byte* result, const std::byte* from, size_t bytes) {
+  if (result != from && run.way() == Way::slots) return copy_twice_in_registers(slot, result, from, bytes);
+  copy_to_slot(run, slot, from, bytes);
+  copy_result(run, result, from, bytes);
+}
+
 // fill(slot, offset, room) writes what lies at `offset` of this rank's streams, up to `room` bytes of each, into its slot; take(slot_of, offset, room) reads
 // the others', slot_of(r) being local rank r's. All partners (`peer`, or every local rank for -1) call this with the same `longest_bytes`. Unless it is
 // the operation's last transfer, everybody has taken everything when it ends; what comes after the last one waits until all have entered the next operation.
